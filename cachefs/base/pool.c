@@ -1,0 +1,221 @@
+#include "base/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/check.h"
+#include "base/lock.h"
+
+struct pool {
+	struct lock lock;
+	struct list free;       /* lock */
+	struct list waiters[2]; /* lock; by enum pool_use */
+	size_t held[2];         /* lock; by enum pool_use */
+	size_t n_waiters;       /* lock */
+	size_t n_buffers, fetch_limit;
+	uint8_t *memory;
+	struct pool_buffer buffers[];
+};
+
+int pool_new(size_t n_buffers, struct pool **ret)
+{
+	struct pool *pool;
+
+	check(n_buffers >= 8);
+	pool = calloc(1, sizeof *pool + n_buffers * sizeof pool->buffers[0]);
+	if (!pool)
+		return -ENOMEM;
+	pool->memory = mmap(NULL, n_buffers * POOL_BUFFER_SIZE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (pool->memory == MAP_FAILED) {
+		int r = -errno;
+
+		free(pool);
+		return r;
+	}
+	lock_init(&pool->lock);
+	list_init(&pool->free);
+	list_init(&pool->waiters[POOL_FETCH]);
+	list_init(&pool->waiters[POOL_READ]);
+	pool->n_buffers = n_buffers;
+	pool->fetch_limit = n_buffers - n_buffers / 4;
+	for (size_t i = 0; i < n_buffers; i++) {
+		struct pool_buffer *buffer = &pool->buffers[i];
+
+		buffer->pool = pool;
+		buffer->bytes = pool->memory + i * POOL_BUFFER_SIZE;
+		list_append(&pool->free, &buffer->link);
+	}
+	*ret = pool;
+	return 0;
+}
+
+void pool_free(struct pool *pool)
+{
+	if (!pool)
+		return;
+	check(pool->held[POOL_FETCH] == 0 && pool->held[POOL_READ] == 0 && pool->n_waiters == 0);
+	munmap(pool->memory, pool->n_buffers * POOL_BUFFER_SIZE);
+	lock_destroy(&pool->lock);
+	free(pool);
+}
+
+static struct pool_buffer *take(struct pool *pool, enum pool_use use)
+{
+	struct pool_buffer *buffer;
+	struct list *link;
+
+	check(lock_held(&pool->lock));
+	if (use == POOL_FETCH && pool->held[POOL_FETCH] >= pool->fetch_limit)
+		return NULL;
+	link = list_pop(&pool->free);
+	if (!link)
+		return NULL;
+	buffer = container_of(link, struct pool_buffer, link);
+	check(buffer->refs == 0);
+	buffer->refs = 1;
+	buffer->use = use;
+	pool->held[use]++;
+	return buffer;
+}
+
+/* The next waiter that can be served, with its buffer; reads first. NULL when there is none. */
+static struct pool_waiter *serve(struct pool *pool, struct pool_buffer **ret_buffer)
+{
+	static const enum pool_use order[] = {POOL_READ, POOL_FETCH};
+
+	check(lock_held(&pool->lock));
+	for (int i = 0; i < 2; i++) {
+		struct list *waiters = &pool->waiters[order[i]];
+
+		if (list_empty(waiters))
+			continue;
+		*ret_buffer = take(pool, order[i]);
+		if (!*ret_buffer)
+			continue;
+		pool->n_waiters--;
+		return container_of(list_pop(waiters), struct pool_waiter, link);
+	}
+	return NULL;
+}
+
+static void serve_all(struct pool *pool)
+{
+	for (;;) {
+		struct pool_buffer *buffer = NULL;
+		struct pool_waiter *waiter;
+
+		lock_take(&pool->lock);
+		waiter = serve(pool, &buffer);
+		lock_drop(&pool->lock);
+		if (!waiter)
+			return;
+		waiter->got(waiter, buffer);
+	}
+}
+
+struct pool_buffer *pool_try_get(struct pool *pool, enum pool_use use)
+{
+	struct pool_buffer *buffer = NULL;
+
+	lock_take(&pool->lock);
+	if (list_empty(&pool->waiters[use]))
+		buffer = take(pool, use);
+	lock_drop(&pool->lock);
+	return buffer;
+}
+
+void pool_wait(struct pool *pool, struct pool_waiter *waiter)
+{
+	lock_take(&pool->lock);
+	list_append(&pool->waiters[waiter->use], &waiter->link);
+	pool->n_waiters++;
+	lock_drop(&pool->lock);
+	serve_all(pool);
+}
+
+bool pool_cancel(struct pool *pool, struct pool_waiter *waiter)
+{
+	bool queued = false;
+
+	lock_take(&pool->lock);
+	list_for_each (link, &pool->waiters[waiter->use]) {
+		if (link == &waiter->link) {
+			queued = true;
+			break;
+		}
+	}
+	if (queued) {
+		list_remove(&waiter->link);
+		pool->n_waiters--;
+	}
+	lock_drop(&pool->lock);
+	return queued;
+}
+
+bool pool_wanted(struct pool *pool)
+{
+	bool wanted;
+
+	lock_take(&pool->lock);
+	wanted = pool->n_waiters > 0;
+	lock_drop(&pool->lock);
+	return wanted;
+}
+
+struct pool_buffer *pool_buffer_ref(struct pool_buffer *buffer)
+{
+	struct pool *pool = buffer->pool;
+
+	lock_take(&pool->lock);
+	check(buffer->refs > 0);
+	buffer->refs++;
+	lock_drop(&pool->lock);
+	return buffer;
+}
+
+void pool_buffer_unref(struct pool_buffer *buffer)
+{
+	struct pool *pool;
+	bool last;
+
+	if (!buffer)
+		return;
+	pool = buffer->pool;
+	lock_take(&pool->lock);
+	check(buffer->refs > 0);
+	last = --buffer->refs == 0;
+	if (last) {
+		pool->held[buffer->use]--;
+		list_append(&pool->free, &buffer->link);
+	}
+	lock_drop(&pool->lock);
+	if (last)
+		serve_all(pool);
+}
+
+void pool_buffer_fetched(struct pool_buffer *buffer)
+{
+	struct pool *pool = buffer->pool;
+
+	lock_take(&pool->lock);
+	check(buffer->refs > 0 && buffer->use == POOL_FETCH);
+	buffer->use = POOL_READ;
+	pool->held[POOL_FETCH]--;
+	pool->held[POOL_READ]++;
+	lock_drop(&pool->lock);
+	serve_all(pool);
+}
+
+void pool_stats(struct pool *pool, struct pool_stats *ret)
+{
+	lock_take(&pool->lock);
+	*ret = (struct pool_stats){
+		.buffers = pool->n_buffers,
+		.in_use = pool->held[POOL_FETCH] + pool->held[POOL_READ],
+		.in_fetch = pool->held[POOL_FETCH],
+		.waiters = pool->n_waiters,
+	};
+	lock_drop(&pool->lock);
+}

@@ -1,0 +1,98 @@
+#include "base/work.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/lock.h"
+
+struct work {
+	struct lock lock;
+	struct cond wake;
+	struct list jobs; /* lock */
+	bool ending;      /* lock */
+	unsigned n_threads;
+	pthread_t threads[];
+};
+
+int thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *arg)
+{
+	sigset_t all, before;
+	int e;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	e = pthread_create(ret, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (e)
+		return -e;
+	pthread_setname_np(*ret, name);
+	return 0;
+}
+
+static void *work_loop(void *arg)
+{
+	struct work *work = arg;
+	struct list *link;
+
+	lock_take(&work->lock);
+	for (;;) {
+		while ((link = list_pop(&work->jobs))) {
+			struct job *job = container_of(link, struct job, link);
+
+			lock_drop(&work->lock);
+			job->run(job);
+			lock_take(&work->lock);
+		}
+		if (work->ending)
+			break;
+		cond_wait(&work->wake, &work->lock);
+	}
+	lock_drop(&work->lock);
+	return NULL;
+}
+
+int work_new(const char *name, unsigned n_threads, struct work **ret)
+{
+	struct work *work = calloc(1, sizeof *work + n_threads * sizeof work->threads[0]);
+
+	if (!work)
+		return -ENOMEM;
+	lock_init(&work->lock);
+	cond_init(&work->wake);
+	list_init(&work->jobs);
+	for (unsigned i = 0; i < n_threads; i++) {
+		int r = thread_start(&work->threads[i], name, work_loop, work);
+
+		if (r) {
+			work_free(work);
+			return r;
+		}
+		work->n_threads++;
+	}
+	*ret = work;
+	return 0;
+}
+
+void work_free(struct work *work)
+{
+	if (!work)
+		return;
+	lock_take(&work->lock);
+	work->ending = true;
+	cond_broadcast(&work->wake);
+	lock_drop(&work->lock);
+	for (unsigned i = 0; i < work->n_threads; i++)
+		pthread_join(work->threads[i], NULL);
+	cond_destroy(&work->wake);
+	lock_destroy(&work->lock);
+	free(work);
+}
+
+void work_post(struct work *work, struct job *job)
+{
+	lock_take(&work->lock);
+	list_append(&work->jobs, &job->link);
+	cond_signal(&work->wake);
+	lock_drop(&work->lock);
+}

@@ -1,0 +1,111 @@
+/*
+ * index: what survives a restart: which chunks of which objects are in the store, with their
+ * checksums; pins; listings. One LMDB environment (http://www.lmdb.tech/doc/). The only user of
+ * <lmdb.h>.
+ *
+ * Invariant: the index says that a chunk is present only after its bytes were made durable
+ * (raw_sync before index_commit).
+ *
+ * Reads: any thread, consistent, a few microseconds; they may fault pages of the map in. Writes:
+ * one transaction at a time, begun and committed on one thread; commit returns when it is durable.
+ */
+#ifndef INDEX_INDEX_H
+#define INDEX_INDEX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+#include "base/why.h"
+
+#define INDEX_GROUP_CHUNKS 128u
+#define INDEX_NAME_MAX     8192u
+
+struct index;
+
+/*
+ * map_bytes: ceiling of the map (address space, not memory). -EPROTONOSUPPORT: made by another
+ * version; -EUCLEAN: damaged; each with why. The map's ceiling reached later is -ENOSPC of the
+ * write that met it.
+ */
+int index_open(const char *dir, uint64_t map_bytes, struct index **ret, struct why *why);
+/* Marks the stop as clean. NULL is allowed. */
+void index_close(struct index *index);
+
+/* True when the machine went down while the store was in use (another boot id and no clean mark):
+ * complete objects are to be verified before passthrough. */
+bool index_crashed(const struct index *index);
+/* Counts such crashes; an object verified in this epoch has this number. */
+uint64_t index_epoch(const struct index *index);
+
+/* One object version. Fixed part of the record; the strings follow it. */
+struct index_object {
+	uint64_t size_bytes;
+	uint64_t disk_bytes;     /* blocks it uses in the store, as last measured */
+	int64_t mtime_ns;        /* at the origin */
+	int64_t opened_wall_ns;  /* last open, for eviction */
+	int64_t pinned_until_ns; /* wall clock; 0: not pinned; INT64_MAX: for ever */
+	int64_t ctime_ns;        /* of the raw file when it became complete; 0 until then */
+	uint64_t verified_epoch; /* index_epoch() when all its bytes were last checked */
+	uint32_t n_chunks;
+	uint32_t n_present;
+	bool complete;
+	bool strong; /* of the version */
+};
+
+struct index_object_record {
+	struct index_object object;
+	char name[INDEX_NAME_MAX]; /* origin_object_name */
+	char version[128];
+};
+
+/* Presence and checksums of INDEX_GROUP_CHUNKS chunks. */
+struct index_group {
+	uint64_t present[INDEX_GROUP_CHUNKS / 64];
+	uint64_t sum[INDEX_GROUP_CHUNKS]; /* XXH3-64 of the chunk's bytes; meaningful where present
+					   */
+};
+
+/* 0, -ENOENT, -EUCLEAN, -EIO. */
+int index_get_object(struct index *index, struct id128 id, struct index_object_record *ret);
+int index_get_group(struct index *index, struct id128 id, uint32_t group, struct index_group *ret);
+/* Visits every object in one snapshot, in the order of ids; a non-zero result stops and is
+ * returned. */
+int index_each_object(struct index *index,
+	int (*each)(void *arg, struct id128 id, const struct index_object_record *record),
+	void *arg);
+
+/* A listing of a directory as one opaque blob, malloc'ed for the caller. 0, -ENOENT, -ENOMEM, -EIO.
+ */
+int index_get_listing(
+	struct index *index, struct id128 directory, void **ret_bytes, size_t *ret_size);
+
+struct index_totals {
+	uint64_t objects, disk_bytes; /* sum of all records' disk_bytes, kept with them in the same
+					 transactions */
+	uint64_t map_used_bytes, map_bytes;
+};
+int index_totals(struct index *index, struct index_totals *ret);
+
+struct index_txn;
+/* Waits for the transaction before. 0 or -errno. */
+int index_begin(struct index *index, struct index_txn **ret);
+/* Within a transaction; after an error only index_abort is allowed. Gets see the transaction's own
+ * writes. */
+int index_txn_get_object(struct index_txn *txn, struct id128 id, struct index_object_record *ret);
+int index_txn_get_group(
+	struct index_txn *txn, struct id128 id, uint32_t group, struct index_group *ret);
+int index_put_object(
+	struct index_txn *txn, struct id128 id, const struct index_object_record *record);
+int index_put_group(
+	struct index_txn *txn, struct id128 id, uint32_t group, const struct index_group *value);
+/* The object and all its groups. 0 also when there is none. */
+int index_delete_object(struct index_txn *txn, struct id128 id);
+int index_put_listing(
+	struct index_txn *txn, struct id128 directory, const void *bytes, size_t size);
+int index_delete_listing(struct index_txn *txn, struct id128 directory);
+/* Durable on return 0. The transaction is gone either way. */
+int index_commit(struct index_txn *txn);
+void index_abort(struct index_txn *txn);
+
+#endif

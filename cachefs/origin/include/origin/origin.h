@@ -1,0 +1,184 @@
+/*
+ * origin: the object store that holds the truth, behind one interface for s3://, http(s):// and
+ * file://.
+ *
+ * A path is relative to the volume's root: "" is the root itself, "a/b" a file or directory below
+ * it, any bytes but NUL, never with a leading or trailing slash. Every operation is asynchronous:
+ * the caller fills in a request that it owns, starts it, and gets exactly one `done`, on one of the
+ * engine's threads (never from inside start), no lock held. Callbacks must not block.
+ *
+ * Errors are negative errnos, mapped from CURLcode and HTTP status in one table:
+ *     -ENOENT   the origin said that there is no such object (404 NoSuchKey); nothing else ever
+ * becomes this -ESTALE   the object is no longer the version that was asked for (412, or an ETag
+ * that changed) -EACCES   401, 403 -EIO      the origin gave up or made no sense, after all tries
+ * within timeout_ms (5xx, resets, stalls, bad bodies, TLS) -ECANCELED Whatever may pass (5xx, 429,
+ * time-outs, resets, short bodies) is tried again inside, with full jitter, until timeout_ms of the
+ * request have gone by; the caller sees only bytes that are right, in order, each once.
+ */
+#ifndef ORIGIN_ORIGIN_H
+#define ORIGIN_ORIGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/why.h"
+
+#define ORIGIN_VERSION_MAX 128
+#define ORIGIN_PATH_MAX    4096
+
+/* One content of an object. Compared as text. */
+struct origin_version {
+	/* An ETag with its quotes, verbatim, or for file:// "size-mtime-ctime-inode"; where an
+	 * origin gives no ETag, what else it says of the content. */
+	char text[ORIGIN_VERSION_MAX];
+	/* False: a weak ETag or Last-Modified. Ranges are then compared by the answers' headers,
+	 * since If-Match can't be used (RFC 9110, 13.1.1). */
+	bool strong;
+};
+
+enum origin_kind { ORIGIN_FILE, ORIGIN_DIR };
+
+struct origin_attr {
+	enum origin_kind kind;
+	uint64_t size_bytes;
+	int64_t mtime_ns;              /* 0 when unknown */
+	struct origin_version version; /* of files */
+};
+
+enum origin_priority { ORIGIN_DEMAND, ORIGIN_READAHEAD, ORIGIN_PREFETCH };
+
+/* The threads that carry all requests of the process: curl multi loops, and workers for file://. */
+struct origin_engine;
+/* 0 or -errno. */
+int origin_engine_new(struct origin_engine **ret);
+/* Every request must have had its done. NULL is allowed. */
+void origin_engine_free(struct origin_engine *engine);
+
+/* As given by the user; strings may be NULL and are copied by origin_open. */
+struct origin_config {
+	const char *source;     /* s3://bucket[/prefix], http(s)://host/path/, file:///dir */
+	const char *endpoint;   /* URL; default: the environment's AWS_ENDPOINT_URL_S3 or
+				   AWS_ENDPOINT_URL, the profile's, else AWS */
+	const char *region;     /* default: AWS_REGION, AWS_DEFAULT_REGION, the profile's, else
+				   discovered */
+	const char *addressing; /* "auto", "path", "virtual" */
+	const char *aws_profile;
+	const char *credentials; /* file in the format of ~/.aws/credentials; read again when it
+				    changes */
+	const char *ca;          /* PEM file */
+	bool anonymous;
+	uint64_t timeout_ms;      /* total budget of one request with all its tries; 0: 5 minutes */
+	unsigned connections;     /* most in parallel; 0: 32 */
+	uint64_t bandwidth_bytes; /* per second; 0: no limit */
+};
+
+struct origin; /* one volume's root, configuration and credentials; reference counted, immutable but
+		  for its statistics */
+
+/* Checks SOURCE and configuration; nothing is requested yet. 0, or -EINVAL, -ENOENT (no such
+ * profile or file), … with why. */
+int origin_open(struct origin_engine *engine, const struct origin_config *config,
+	struct origin **ret, struct why *why);
+struct origin *origin_ref(struct origin *origin);
+/* NULL is allowed. Requests under way keep the origin alive. */
+void origin_unref(struct origin *origin);
+
+/* SOURCE in its normal form, without credentials: what people see, and what tells two volumes
+ * apart. Lives as long as the origin. */
+const char *origin_source(const struct origin *origin);
+/* Who asks: access key id or profile, token's subject, "anonymous", "". Never a secret. */
+const char *origin_identity(const struct origin *origin);
+/*
+ * Names the object in the whole world, independent of prefix and credentials
+ * ("s3://endpoint/bucket/key"), so that volumes which overlap share what is cached. 0, or
+ * -ENAMETOOLONG when it does not fit.
+ */
+int origin_object_name(const struct origin *origin, const char *path, char *name, size_t size);
+
+/* A range of one version. */
+struct origin_get {
+	struct origin *origin;
+	const char *path;        /* the caller keeps it until done */
+	uint64_t offset, length; /* within the version's size; length > 0 */
+	struct origin_version version;
+	enum origin_priority priority;
+	/*
+	 * Takes n bytes that follow the ones before. Returns how many it took; fewer than n pauses
+	 * the transfer (and the stall clock) until origin_get_resume. A call after a pause repeats
+	 * what was not taken. Engine thread.
+	 */
+	size_t (*data)(struct origin_get *get, const uint8_t *bytes, size_t n);
+	/* error 0: all `length` bytes were given to data. */
+	void (*done)(struct origin_get *get, int error);
+	void *private;
+};
+void origin_get_start(struct origin_get *get);
+/* Any thread, at any time between start and done. */
+void origin_get_resume(struct origin_get *get);
+/* done(-ECANCELED) follows soon, unless another done is already on its way. Any thread, between
+ * start and done. */
+void origin_get_cancel(struct origin_get *get);
+
+/* What one path is. An object and a directory of the same name: the directory wins. */
+struct origin_stat {
+	struct origin *origin;
+	const char *path;
+	/* error 0: attr is valid. -ENOENT: neither an object nor keys below path/. */
+	void (*done)(struct origin_stat *stat, int error);
+	struct origin_attr attr;
+	void *private;
+};
+void origin_stat_start(struct origin_stat *stat);
+
+struct origin_entry {
+	const char *name; /* one component, not NUL-terminated, valid during the call */
+	size_t name_size;
+	struct origin_attr attr;
+	bool attr_known; /* false: only kind is (an HTTP index has no ETags); ask origin_stat */
+};
+
+/* One page of a directory's entries. A listing is complete when pages were asked for until
+ * next_token is empty. */
+struct origin_list {
+	struct origin *origin;
+	const char *path;
+	char *token; /* NULL for the first page, else the token of the page before; the caller's */
+	unsigned limit; /* most entries in a page, 0: the server's own (1,000) */
+	/* In any order; the same name may come again (as a file and as a directory, or on a later
+	 * page). Engine thread. */
+	void (*entry)(struct origin_list *list, const struct origin_entry *entry);
+	/* error 0: the page is whole. -ENOENT: the directory does not exist (no key below it); the
+	 * root of a bucket always exists. */
+	void (*done)(struct origin_list *list, int error);
+	char *next_token;     /* malloc'ed, NULL after the last page; the caller frees it */
+	uint64_t hidden_keys; /* keys of this page that can't be a name: "", ".", "..", longer than
+				 1,023 bytes */
+	void *private;
+};
+void origin_list_start(struct origin_list *list);
+
+enum origin_outcome {
+	ORIGIN_OK,
+	ORIGIN_NOT_FOUND,
+	ORIGIN_DENIED,
+	ORIGIN_CHANGED,
+	ORIGIN_THROTTLED,
+	ORIGIN_SERVER_ERROR,
+	ORIGIN_NETWORK_ERROR,
+	ORIGIN_OUTCOMES
+};
+
+struct origin_stats {
+	/* Tries, not requests: each retry counts. */
+	uint64_t gets[ORIGIN_OUTCOMES], heads[ORIGIN_OUTCOMES], lists[ORIGIN_OUTCOMES];
+	uint64_t bytes; /* of object bodies, also of tries that failed */
+	uint64_t retries;
+	unsigned in_flight;
+	bool reachable;       /* false from a failed try until one is answered */
+	char last_error[256]; /* "" when there never was one; no credentials */
+	int64_t last_error_wall_ns;
+};
+void origin_stats(struct origin *origin, struct origin_stats *ret);
+
+#endif
