@@ -1,0 +1,84 @@
+/*
+ * tree: the names of one volume, as the origin lists them, remembered for a time.
+ *
+ * A directory is known by its whole listing: immutable, sorted by bytes, shared by reference. A
+ * lookup in a directory whose first LIST page is all of it costs that one LIST; in a larger one,
+ * that was not listed yet, a stat of the name. Concurrent requests for one directory make one LIST.
+ *
+ * Freshness: a listing is used for ttl; then it is asked for again. When the origin can't be
+ * reached an older one goes on being used and counts as stale; an error never becomes -ENOENT, and
+ * a listing is whole or an error, never short.
+ */
+#ifndef CACHE_TREE_H
+#define CACHE_TREE_H
+
+#include "cache/cache.h"
+#include "origin/origin.h"
+
+struct tree_config {
+	uint64_t ttl_ms;          /* UINT64_MAX: immutable */
+	uint64_t negative_ttl_ms; /* how long a name is remembered as missing */
+};
+
+struct tree;
+
+int tree_new(struct cache *cache, struct origin *origin, const struct tree_config *config,
+	struct tree **ret);
+/* No request may be under way. NULL is allowed. */
+void tree_free(struct tree *tree);
+
+struct tree_lookup {
+	struct tree *tree;
+	const char *path; /* "" is the root; the caller's until done */
+	bool revalidate;  /* asks the origin whatever is remembered (option strict; an open that met
+			     -ESTALE) */
+	/* error: 0, -ENOENT, -EACCES, -EIO. */
+	void (*done)(struct tree_lookup *lookup, int error);
+	struct origin_attr attr; /* result */
+	uint64_t fresh_ms;       /* how long this may be believed, also of -ENOENT */
+	void *private[12];
+};
+void tree_lookup_start(struct tree_lookup *lookup);
+
+/* What is remembered and fresh of a file, without asking anybody: 0, or -EAGAIN when the origin
+ * would have to be asked, or -ENOENT. Never blocks. */
+int tree_peek(struct tree *tree, const char *path, struct origin_attr *ret);
+/* A read met another version: the path's directory is to be asked again. */
+void tree_forget(struct tree *tree, const char *path);
+
+struct listing; /* reference counted, immutable */
+struct listing_entry {
+	const char *name; /* NUL-terminated; lives as long as the listing */
+	size_t name_size;
+	struct origin_attr attr;
+	bool attr_known; /* false: only kind is */
+};
+
+struct tree_list {
+	struct tree *tree;
+	const char *path; /* of a directory; the caller's until done */
+	/* error: 0, -ENOENT, -ENOTDIR, -EACCES, -EIO. */
+	void (*done)(struct tree_list *list, int error);
+	struct listing *listing; /* result: one reference */
+	uint64_t fresh_ms;
+	void *private[12];
+};
+void tree_list_start(struct tree_list *list);
+
+struct listing *listing_ref(struct listing *listing);
+void listing_unref(struct listing *listing);
+size_t listing_count(const struct listing *listing);
+void listing_get(const struct listing *listing, size_t i, struct listing_entry *ret);
+
+struct tree_stats {
+	uint64_t hits, misses; /* lookups and lists answered from memory or index; and after asking
+				  the origin */
+	uint64_t stale; /* answered by a listing older than its ttl since the origin was out of
+			   reach */
+	uint64_t
+		hidden_keys; /* keys that can't be shown as names, in the listings now remembered */
+	uint64_t directories, bytes; /* remembered */
+};
+void tree_stats(struct tree *tree, struct tree_stats *ret);
+
+#endif

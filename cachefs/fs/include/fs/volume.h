@@ -1,0 +1,72 @@
+/*
+ * volume: an origin's prefix as a directory. One FUSE superblock for each (source, identity,
+ * options); every further mount is a bind mount of it.
+ *
+ * These calls block (mount(2), origin checks); call them from a thread that may. All are safe from
+ * any thread.
+ */
+#ifndef FS_VOLUME_H
+#define FS_VOLUME_H
+
+#include "cache/cache.h"
+#include "cache/object.h"
+#include "cache/tree.h"
+#include "fs/options.h"
+#include "origin/origin.h"
+
+struct volumes; /* all of the daemon's */
+struct volume;
+
+/* Probes the kernel's features once. idle: called (any thread) when the last volume has ended; may
+ * be NULL. */
+int volumes_new(struct cache *cache, struct origin_engine *engine, void (*idle)(void *arg),
+	void *arg, struct volumes **ret, struct why *why);
+/* Unmounts what is left (detached when busy) and waits for the sessions' end. */
+void volumes_free(struct volumes *volumes);
+
+/*
+ * Mounts source on mountpoint (absolute). Refused with why, nothing changed: unknown scheme,
+ * missing bucket, credentials that the origin denies, an origin out of reach, a mountpoint that is
+ * missing, no directory, not empty, or a mount already, no /dev/fuse, no privilege.
+ */
+int volumes_mount(struct volumes *volumes, const char *source, const char *mountpoint,
+	const char *options, struct why *why);
+/* force: detaches (MNT_DETACH) a busy one. -EINVAL: not a mount of ours; -EBUSY: names what to do.
+ * Returns when the mount is gone from this namespace. */
+int volumes_umount(struct volumes *volumes, const char *mountpoint, bool force, struct why *why);
+
+/* The volume and the path in it (malloc'ed, "" for its root) of an absolute path below one of its
+ * mountpoints, found by mountinfo and text, never by stat. Takes a reference. -ENOENT with why. */
+int volumes_find(struct volumes *volumes, const char *path, struct volume **ret, char **ret_inner,
+	struct why *why);
+void volume_unref(struct volume *volume);
+/* Visits all; the callback gets no reference to keep and must not call volumes_*. */
+void volumes_each(
+	struct volumes *volumes, void (*each)(void *arg, struct volume *volume), void *arg);
+
+struct volume_info {
+	uint64_t id;                             /* unique in the daemon's life */
+	const char *source, *identity, *options; /* the volume's */
+	char mountpoint[4096]; /* the first one of mountinfo, "" when none is left */
+	unsigned mounts;       /* how many */
+	bool read_only, passthrough;
+	const struct cache_account *account;
+	uint64_t requests, lookups, reads, opens, estale_opens;
+	uint64_t nodes, handles, parked; /* now */
+};
+void volume_info(struct volume *volume, struct volume_info *ret);
+struct origin *volume_origin(struct volume *volume);
+struct tree *volume_tree(struct volume *volume);
+struct cache *volume_cache(struct volume *volume);
+
+struct kernel_features {
+	bool passthrough, resend, big_requests, handle_killpriv_v2, io_uring, io_uring_fuse;
+	unsigned max_request_bytes;
+	unsigned default_request_timeout_s,
+		max_request_timeout_s; /* sysctls; 0: none, or not there */
+	char passthrough_reason[128];  /* why not, "" */
+};
+/* What the kernel has (by version and probing), and what the store allows. Any time. */
+void kernel_features(const struct volumes *volumes, struct kernel_features *ret);
+
+#endif
