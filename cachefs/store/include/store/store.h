@@ -22,14 +22,18 @@
 struct store;
 
 /*
- * Makes the store if DIR is missing or empty, else opens it. Refused with why and nothing changed:
- * a directory with other contents, another format (-EPROTONOSUPPORT), another daemon's lock
+ * Makes the store if DIR is missing (its parent must exist) or empty but for lost+found, else opens
+ * it. DIR may be a symbolic link, nothing in it may. Refused with why and nothing changed: a
+ * directory with other contents (-ENOTEMPTY), another format (-EPROTONOSUPPORT), another daemon's
+ * lock
  * (-EBUSY, names its pid), not writable (-EACCES, -EROFS), a file system without room for a minimal
- * store (-ENOSPC).
+ * new store (-ENOSPC).
  */
 int store_open(const char *dir, struct store **ret, struct why *why);
+/* NULL is allowed. */
 void store_close(struct store *store);
 
+/* Absolute. */
 const char *store_dir(const struct store *store);
 /* DIR/index, made by store_open. */
 const char *store_index_dir(const struct store *store);
@@ -43,12 +47,13 @@ int store_space(const struct store *store, struct store_space *ret);
 
 /* --- raw files --- */
 
-struct raw; /* an open raw file: two descriptors, one O_DIRECT; reference counted */
+struct raw; /* an open raw file: two descriptors, one O_DIRECT; reference counted; gone before
+	       store_close */
 
-/* Opens it, or with create makes it (sparse, ftruncate'd to size_bytes). 0, -ENOENT, -ENOSPC, -EIO,
- * …; -EUCLEAN when its length is not size_bytes. */
-int raw_open(struct store *store, struct id128 object, uint64_t size_bytes, bool create,
-	struct raw **ret);
+/* Opens it, or with make makes it if there is none (sparse, size_bytes long). 0, -ENOENT, -ENOSPC,
+ * -EIO, …; -EUCLEAN when there is one whose length is not size_bytes (an orphan: raw_remove it). */
+int raw_open(
+	struct store *store, struct id128 object, uint64_t size_bytes, bool make, struct raw **ret);
 struct raw *raw_ref(struct raw *raw);
 /* The last reference closes both descriptors. NULL is allowed. */
 void raw_unref(struct raw *raw);
@@ -59,9 +64,10 @@ void raw_unref(struct raw *raw);
  * Never blocks. The memory must be aligned to 4096.
  */
 int raw_fd(const struct raw *raw, uint64_t offset, uint64_t size_bytes);
-/* The descriptor to give to FUSE_DEV_IOC_BACKING_OPEN: buffered, read-only. Never blocks. */
+/* The descriptor to give to FUSE_DEV_IOC_BACKING_OPEN: the buffered one. Its mode grants nothing:
+ * the kernel opens the file anew with the mode of each FUSE open. Never blocks. */
 int raw_backing_fd(const struct raw *raw);
-/* fdatasync: bytes, length and extents are durable after it. */
+/* Bytes, length, extents and the file's name are durable after it. Any thread. */
 int raw_sync(struct raw *raw);
 
 struct raw_state {
@@ -70,14 +76,21 @@ struct raw_state {
 	int64_t ctime_ns;    /* changes with every write by whomever */
 };
 int raw_stat(const struct raw *raw, struct raw_state *ret);
-/* Gives the blocks of a range back to the file system (fallocate PUNCH_HOLE). The caller holds the
- * only reference and has checked raw_is_idle. */
-int raw_punch(struct raw *raw, uint64_t offset, uint64_t size_bytes);
+
+/*
+ * Gives the blocks of a range back to the file system (fallocate PUNCH_HOLE) unless anyone has the
+ * file open or mapped, as raw_remove finds out. The index says already, durably, that the range's
+ * chunks are absent. No struct raw of it may exist. 0, -ENOENT, -EBUSY, -EIO, -EOPNOTSUPP (no
+ * leases or no holes on this file system: nothing was done).
+ */
+int raw_punch(struct store *store, struct id128 object, uint64_t offset, uint64_t size_bytes);
 
 /*
  * Removes the file unless anyone has it open or mapped (passthrough handles and mappings that
  * outlived them included), which a write lease tells (fcntl(2), F_SETLEASE). No struct raw of it
- * may exist. 0 (also if there is none), -EBUSY, -EIO.
+ * may exist; the caller lets nobody open the object meanwhile. The index has forgotten it already,
+ * durably. Where the file system has no leases, the file goes at once and its blocks when its last
+ * user lets go. 0 (also if there is none), -EBUSY, -EIO.
  */
 int raw_remove(struct store *store, struct id128 object, uint64_t *ret_freed_bytes);
 
