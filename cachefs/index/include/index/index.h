@@ -70,20 +70,21 @@ struct index_group {
 int index_get_object(struct index *index, struct id128 id, struct index_object_record *ret);
 int index_get_group(struct index *index, struct id128 id, uint32_t group, struct index_group *ret);
 /* Visits every object in one snapshot, in the order of ids; a non-zero result stops and is
- * returned. */
+ * returned. Damaged records are passed over. Space that is freed meanwhile is not used again before
+ * it ends. */
 int index_each_object(struct index *index,
 	int (*each)(void *arg, struct id128 id, const struct index_object_record *record),
 	void *arg);
 
-/* A listing of a directory as one opaque blob, malloc'ed for the caller. 0, -ENOENT, -ENOMEM, -EIO.
- */
+/* A listing of a directory as one opaque blob, malloc'ed for the caller. 0, -ENOENT, -ENOMEM,
+ * -EUCLEAN, -EIO. */
 int index_get_listing(
 	struct index *index, struct id128 directory, void **ret_bytes, size_t *ret_size);
 
 struct index_totals {
 	uint64_t objects, disk_bytes; /* sum of all records' disk_bytes, kept with them in the same
 					 transactions */
-	uint64_t map_used_bytes, map_bytes;
+	uint64_t map_used_bytes, map_bytes; /* used: also what is free for reuse within the file */
 };
 int index_totals(struct index *index, struct index_totals *ret);
 
@@ -99,8 +100,9 @@ int index_put_object(
 	struct index_txn *txn, struct id128 id, const struct index_object_record *record);
 int index_put_group(
 	struct index_txn *txn, struct id128 id, uint32_t group, const struct index_group *value);
-/* The object and all its groups. 0 also when there is none. */
+/* The object, damaged or not, and all its groups. 0 also when there is none. */
 int index_delete_object(struct index_txn *txn, struct id128 id);
+/* -EFBIG beyond 256 MiB. */
 int index_put_listing(
 	struct index_txn *txn, struct id128 directory, const void *bytes, size_t size);
 int index_delete_listing(struct index_txn *txn, struct id128 directory);

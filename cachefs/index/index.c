@@ -1,0 +1,289 @@
+#include "index/index.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "records.h"
+
+/* A reader slot is held for the time of one read, so this is the number of threads that read at
+ * once. */
+#define READERS_MAX 1024u
+
+int lmdb_error(int e)
+{
+	switch (e) {
+	case MDB_SUCCESS:
+		return 0;
+	case MDB_NOTFOUND:
+		return -ENOENT;
+	case MDB_MAP_FULL:
+	case MDB_TXN_FULL:
+		return -ENOSPC;
+	case MDB_CORRUPTED:
+	case MDB_PAGE_NOTFOUND:
+	case MDB_INVALID:
+	case MDB_INCOMPATIBLE:
+		return -EUCLEAN;
+	case MDB_VERSION_MISMATCH:
+		return -EPROTONOSUPPORT;
+	default:
+		return e > 0 ? -e : -EIO;
+	}
+}
+
+void id_key(struct id128 id, uint8_t key[ID_KEY_SIZE])
+{
+	uint64_t hi = htobe64(id.hi), lo = htobe64(id.lo);
+
+	memcpy(key, &hi, sizeof hi);
+	memcpy(key + sizeof hi, &lo, sizeof lo);
+}
+
+struct id128 id_of_key(const uint8_t key[ID_KEY_SIZE])
+{
+	uint64_t hi, lo;
+
+	memcpy(&hi, key, sizeof hi);
+	memcpy(&lo, key + sizeof hi, sizeof lo);
+	return (struct id128){.hi = be64toh(hi), .lo = be64toh(lo)};
+}
+
+void group_key(struct id128 id, uint32_t group, uint8_t key[GROUP_KEY_SIZE])
+{
+	id_key(id, key);
+	group = htobe32(group);
+	memcpy(key + ID_KEY_SIZE, &group, sizeof group);
+}
+
+int value_get(MDB_txn *txn, MDB_dbi dbi, const void *key, size_t key_size, MDB_val *ret)
+{
+	MDB_val k = {.mv_size = key_size, .mv_data = (void *)key};
+
+	return lmdb_error(mdb_get(txn, dbi, &k, ret));
+}
+
+int value_put(
+	MDB_txn *txn, MDB_dbi dbi, const void *key, size_t key_size, const void *bytes, size_t size)
+{
+	MDB_val k = {.mv_size = key_size, .mv_data = (void *)key};
+	MDB_val v = {.mv_size = size, .mv_data = (void *)bytes};
+
+	return lmdb_error(mdb_put(txn, dbi, &k, &v, 0));
+}
+
+int snapshot_begin(struct index *index, MDB_txn **ret)
+{
+	return lmdb_error(mdb_txn_begin(index->env, NULL, MDB_RDONLY, ret));
+}
+
+static int env_open(struct index *index, const char *dir, uint64_t map_bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	int e, dead;
+
+	if (map_bytes < page)
+		return -EINVAL;
+	index->map_bytes = map_bytes - map_bytes % page;
+	e = mdb_env_create(&index->env);
+	if (e)
+		return lmdb_error(e);
+	e = mdb_env_set_mapsize(index->env, index->map_bytes);
+	if (!e)
+		e = mdb_env_set_maxreaders(index->env, READERS_MAX);
+	if (!e)
+		e = mdb_env_set_maxdbs(index->env, 4);
+	/* Readers are of any thread; the kernel's readahead of a random access map is waste. */
+	if (!e)
+		e = mdb_env_open(index->env, dir, MDB_NOTLS | MDB_NORDAHEAD, 0600);
+	/* Slots of a daemon that was killed would keep old pages for ever. */
+	if (!e)
+		e = mdb_reader_check(index->env, &dead);
+	return lmdb_error(e);
+}
+
+static int env_why(int r, const char *dir, struct why *why)
+{
+	switch (r) {
+	case -EPROTONOSUPPORT:
+		return why_set(why, r,
+			"index %s: was made by another version of LMDB; use the cachefs that made "
+			"it, "
+			"or remove the whole store to start with an empty one",
+			dir);
+	case -EUCLEAN:
+		return why_set(why, r,
+			"index %s: its data.mdb is damaged; check the disk, then remove the whole "
+			"store to start with an empty one",
+			dir);
+	default:
+		return why_set(why, r,
+			"index %s: can't be opened: %s; check its permissions, its disk and the "
+			"room "
+			"there",
+			dir, strerror(-r));
+	}
+}
+
+int index_open_booted(const char *dir, uint64_t map_bytes, const char *boot_id_path,
+	struct index **ret, struct why *why)
+{
+	struct index *index = calloc(1, sizeof *index);
+	int r;
+
+	if (!index)
+		return why_set(why, -ENOMEM, "index %s: out of memory", dir);
+	boot_id_read(boot_id_path, index->boot_id);
+	r = env_open(index, dir, map_bytes);
+	if (r < 0)
+		env_why(r, dir, why);
+	else
+		r = meta_start(index, dir, why);
+	if (r < 0) {
+		mdb_env_close(index->env);
+		free(index);
+		return r;
+	}
+	*ret = index;
+	return 0;
+}
+
+int index_open(const char *dir, uint64_t map_bytes, struct index **ret, struct why *why)
+{
+	return index_open_booted(dir, map_bytes, "/proc/sys/kernel/random/boot_id", ret, why);
+}
+
+void index_close(struct index *index)
+{
+	if (!index)
+		return;
+	/* A mark that can't be written leaves the stop unclean, which is the safe side. */
+	(void)meta_stop(index);
+	mdb_env_close(index->env);
+	free(index);
+}
+
+bool index_crashed(const struct index *index)
+{
+	return index->crashed;
+}
+
+uint64_t index_epoch(const struct index *index)
+{
+	return index->epoch;
+}
+
+int index_get_object(struct index *index, struct id128 id, struct index_object_record *ret)
+{
+	uint8_t key[ID_KEY_SIZE];
+	MDB_txn *txn;
+	MDB_val value;
+	int r = snapshot_begin(index, &txn);
+
+	if (r < 0)
+		return r;
+	id_key(id, key);
+	r = value_get(txn, index->object, key, sizeof key, &value);
+	if (r == 0)
+		r = object_decode(value.mv_data, value.mv_size, ret);
+	mdb_txn_abort(txn);
+	return r;
+}
+
+int index_get_group(struct index *index, struct id128 id, uint32_t group, struct index_group *ret)
+{
+	uint8_t key[GROUP_KEY_SIZE];
+	MDB_txn *txn;
+	MDB_val value;
+	int r = snapshot_begin(index, &txn);
+
+	if (r < 0)
+		return r;
+	group_key(id, group, key);
+	r = value_get(txn, index->group, key, sizeof key, &value);
+	if (r == 0)
+		r = group_decode(value.mv_data, value.mv_size, ret);
+	mdb_txn_abort(txn);
+	return r;
+}
+
+static int each_object(MDB_cursor *cursor,
+	int (*each)(void *arg, struct id128 id, const struct index_object_record *record),
+	void *arg)
+{
+	struct index_object_record record;
+	MDB_val key, value;
+	int e;
+
+	while ((e = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
+		int r;
+
+		if (key.mv_size != ID_KEY_SIZE)
+			return -EUCLEAN;
+		if (object_decode(value.mv_data, value.mv_size, &record) < 0)
+			continue;
+		r = each(arg, id_of_key(key.mv_data), &record);
+		if (r)
+			return r;
+	}
+	return e == MDB_NOTFOUND ? 0 : lmdb_error(e);
+}
+
+int index_each_object(struct index *index,
+	int (*each)(void *arg, struct id128 id, const struct index_object_record *record),
+	void *arg)
+{
+	MDB_cursor *cursor;
+	MDB_txn *txn;
+	int r = snapshot_begin(index, &txn);
+
+	if (r < 0)
+		return r;
+	r = lmdb_error(mdb_cursor_open(txn, index->object, &cursor));
+	if (r == 0) {
+		r = each_object(cursor, each, arg);
+		mdb_cursor_close(cursor);
+	}
+	mdb_txn_abort(txn);
+	return r;
+}
+
+static int totals_in(struct index *index, MDB_txn *txn, struct index_totals *ret)
+{
+	MDB_envinfo info;
+	MDB_stat objects, env;
+	uint64_t disk_bytes;
+	int e, r = disk_total_get(index, txn, &disk_bytes);
+
+	if (r < 0)
+		return r;
+	e = mdb_stat(txn, index->object, &objects);
+	if (!e)
+		e = mdb_env_info(index->env, &info);
+	if (!e)
+		e = mdb_env_stat(index->env, &env);
+	if (e)
+		return lmdb_error(e);
+	*ret = (struct index_totals){
+		.objects = objects.ms_entries,
+		.disk_bytes = disk_bytes,
+		.map_used_bytes = (uint64_t)(info.me_last_pgno + 1) * env.ms_psize,
+		.map_bytes = info.me_mapsize,
+	};
+	return 0;
+}
+
+int index_totals(struct index *index, struct index_totals *ret)
+{
+	MDB_txn *txn;
+	int r = snapshot_begin(index, &txn);
+
+	if (r < 0)
+		return r;
+	r = totals_in(index, txn, ret);
+	mdb_txn_abort(txn);
+	return r;
+}
