@@ -154,8 +154,8 @@ static void complete(struct ring *ring, struct ring_io *io, int result)
 			again(ring, io);
 			return;
 		}
-		/* No progress is the end of the file to a read, and no way to end a write. */
-		result = io->op == RING_WRITE && total < io->size_bytes ? -EIO : (int)total;
+		/* No progress: to a read the end of the file, to a write the end of the room. */
+		result = io->op == RING_WRITE && total < io->size_bytes ? -ENOSPC : (int)total;
 	}
 	count(ring, io, result);
 	io->done(io, result);
