@@ -2,8 +2,10 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -80,10 +82,45 @@ int snapshot_begin(struct index *index, MDB_txn **ret)
 	return lmdb_error(mdb_txn_begin(index->env, NULL, MDB_RDONLY, ret));
 }
 
+/*
+ * A page of the map beyond the file's end would be SIGBUS to who reads it. A file that was cut gets
+ * its length back, so that LMDB finds empty pages there and says that they are damaged. Also a whole
+ * file may be too short: pages that were used and freed in one transaction are never written.
+ */
+static int cover_pages(MDB_env *env)
+{
+	MDB_envinfo info;
+	MDB_stat page;
+	struct stat st;
+	off_t size;
+	int fd, e = mdb_env_get_fd(env, &fd);
+
+	if (!e)
+		e = mdb_env_info(env, &info);
+	if (!e)
+		e = mdb_env_stat(env, &page);
+	if (e)
+		return lmdb_error(e);
+	size = (off_t)(info.me_last_pgno + 1) * (off_t)page.ms_psize;
+	if (fstat(fd, &st) < 0 || (st.st_size < size && ftruncate(fd, size) < 0))
+		return -errno;
+	return 0;
+}
+
+/* LMDB marks its other descriptors only. */
+static int close_on_exec(MDB_env *env)
+{
+	int fd, e = mdb_env_get_fd(env, &fd);
+
+	if (e)
+		return lmdb_error(e);
+	return fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
+}
+
 static int env_open(struct index *index, const char *dir, uint64_t map_bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	int e, dead;
+	int e, r, dead;
 
 	if (map_bytes < page)
 		return -EINVAL;
@@ -102,7 +139,12 @@ static int env_open(struct index *index, const char *dir, uint64_t map_bytes)
 	/* Slots of a daemon that was killed would keep old pages for ever. */
 	if (!e)
 		e = mdb_reader_check(index->env, &dead);
-	return lmdb_error(e);
+	r = lmdb_error(e);
+	if (r == 0)
+		r = close_on_exec(index->env);
+	if (r == 0)
+		r = cover_pages(index->env);
+	return r;
 }
 
 static int env_why(int r, const char *dir, struct why *why)

@@ -140,6 +140,7 @@ static int open_others(struct index *index, MDB_txn *txn)
 static int start_in(struct index *index, MDB_txn *txn)
 {
 	struct state state;
+	uint64_t disk_bytes;
 	int r = open_meta(index, txn);
 
 	if (r < 0)
@@ -148,6 +149,10 @@ static int start_in(struct index *index, MDB_txn *txn)
 		r = state_get(index, txn, &state);
 		if (r < 0)
 			return r == -ENOENT ? -EUCLEAN : r;
+		/* Every write will need it. */
+		r = disk_total_get(index, txn, &disk_bytes);
+		if (r < 0)
+			return r;
 		index->crashed = machine_went_down(index, &state);
 		index->epoch = state.epoch + (index->crashed ? 1 : 0);
 	}

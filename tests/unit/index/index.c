@@ -422,6 +422,67 @@ static void a_damaged_state_is_refused(void **state)
 	refused(f, -EUCLEAN);
 }
 
+static void a_damaged_total_is_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	damage(f->index, f->index->meta, "disk", 4);
+	lose_index(f);
+	refused(f, -EUCLEAN);
+}
+
+static void a_cut_file_is_an_error_and_no_signal(void **state)
+{
+	struct fixture *f = *state;
+	char path[PATH_MAX];
+
+	for (uint64_t i = 0; i < 100; i++)
+		put_object(f->index, i, 10);
+	close_index(f);
+	snprintf(path, sizeof path, "%s/data.mdb", f->dir);
+	assert_int_equal(truncate(path, 2 * sysconf(_SC_PAGESIZE)), 0);
+	refused(f, -EUCLEAN);
+	assert_int_equal(truncate(path, 100), 0);
+	refused(f, -EUCLEAN);
+}
+
+/* Pages that a transaction frees again may never reach the file, and are not missed. */
+static void a_file_shorter_than_its_pages_is_whole(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t *bytes = calloc(1, 4u << 20);
+	struct index_txn *txn;
+
+	assert_int_equal(index_begin(f->index, &txn), 0);
+	assert_int_equal(index_put_listing(txn, id_of(1), bytes, 4u << 20), 0);
+	assert_int_equal(index_delete_listing(txn, id_of(1)), 0);
+	assert_int_equal(index_commit(txn), 0);
+	close_index(f);
+	open_index(f);
+	put_object(f->index, 1, 10);
+	assert_totals(f->index, 1, 10);
+	free(bytes);
+}
+
+static void descriptors_stay_in_the_process(void **state)
+{
+	int n = 0;
+
+	(void)state;
+	for (int fd = 3; fd < 64; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+		char link[64], target[PATH_MAX] = "";
+
+		snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+		if (flags < 0 || readlink(link, target, sizeof target - 1) < 0 ||
+			!strstr(target, ".mdb"))
+			continue;
+		assert_true(flags & FD_CLOEXEC);
+		n++;
+	}
+	assert_true(n >= 2);
+}
+
 static void what_is_no_index_is_refused(void **state)
 {
 	struct fixture *f = *state;
@@ -644,6 +705,10 @@ int main(void)
 		index_test(a_crash_is_an_unclean_stop_of_the_machine),
 		index_test(another_format_is_refused),
 		index_test(a_damaged_state_is_refused),
+		index_test(a_damaged_total_is_refused),
+		index_test(a_cut_file_is_an_error_and_no_signal),
+		index_test(a_file_shorter_than_its_pages_is_whole),
+		index_test(descriptors_stay_in_the_process),
 		index_test(what_is_no_index_is_refused),
 		index_test(someone_elses_database_is_refused),
 		index_test(a_full_map_fails_the_write_and_nothing_else),
