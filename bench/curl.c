@@ -65,7 +65,7 @@ static CURL *new_easy(struct download *download)
 	return easy;
 }
 
-/* A part has ended: the handle takes the next one or is done. */
+/* A part has ended: the handle takes the next one (1) or is done (0). */
 static int end_part(struct download *download, const CURLMsg *msg)
 {
 	CURL *easy = msg->easy_handle;
@@ -78,7 +78,10 @@ static int end_part(struct download *download, const CURLMsg *msg)
 		return -EIO;
 	}
 	curl_multi_remove_handle(download->multi, easy);
-	return download->next < download->size_bytes ? start_part(download, easy) : 0;
+	if (download->next == download->size_bytes)
+		return 0;
+	int r = start_part(download, easy);
+	return r < 0 ? r : 1;
 }
 
 static int run_parts(struct download *download)
@@ -97,9 +100,9 @@ static int run_parts(struct download *download)
 			int r = end_part(download, msg);
 			if (r < 0)
 				return r;
-			running = 1; /* what was just added is not counted yet */
+			running += r; /* what was just added is not counted yet */
 		}
-		if (curl_multi_poll(download->multi, NULL, 0, running > 0 ? 1000 : 0, NULL))
+		if (running > 0 && curl_multi_poll(download->multi, NULL, 0, 1000, NULL))
 			return -EIO;
 	}
 	return download->received == download->size_bytes ? 0 : -EIO;

@@ -60,7 +60,7 @@ static struct io_range slice_of(const struct io_job *job, uint64_t size_bytes, u
 
 int io_parallel(const struct io_job *job, struct io_result *result)
 {
-	uint64_t size_bytes;
+	uint64_t size_bytes = 0;
 	int fd = io_open(job, &size_bytes);
 	unsigned started = 0;
 	int r = 0;

@@ -37,7 +37,7 @@ int io_mapped(const struct io_job *job, struct io_result *result)
 	int r = 0;
 
 	for (unsigned loop = 0; r == 0 && loop < job->loops; loop++) {
-		uint64_t size_bytes;
+		uint64_t size_bytes = 0;
 		int fd = io_open(job, &size_bytes);
 
 		if (fd < 0)

@@ -170,7 +170,7 @@ static int ring_blocks(struct io_uring *ring, int fd, const struct io_job *job, 
 static int blocks(const struct io_job *job, bool random, struct slot *slots, struct io_uring *ring,
 	struct io_result *result)
 {
-	uint64_t size_bytes;
+	uint64_t size_bytes = 0;
 	int fd = io_open(job, &size_bytes);
 	int r = 0;
 

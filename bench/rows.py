@@ -1,0 +1,227 @@
+"""The benchmarks: what each prepares, runs and compares. The numbers are those of docs/BENCHMARKS.md."""
+import os
+from dataclasses import dataclass
+from typing import Optional
+
+from measure import Contender, Refused, compare, drop_caches, load_cache, measure_in_turn
+
+PEER_ROUNDS = 3     # peers are slow: they take part in the first rounds only
+OPENER_ROUNDS = 3   # one round reads the object 64 times
+OPENERS = 64
+
+
+@dataclass
+class Setting:
+    """What a run measures with."""
+    io: str            # the programs
+    curl: str
+    rounds: int
+    origin: object
+    native: object
+    sides: list        # set against the native file
+    tensors: list      # (offset, size) in the order in which a loader takes them
+    tell: object       # called with a line of progress
+
+    @property
+    def from_origin(self):
+        """The sides that fetch the object from the origin."""
+        found = [side for side in self.sides if side.has_origin]
+        if not found:
+            raise Refused("no side has an origin behind it")
+        return found
+
+    @property
+    def size(self):
+        return os.path.getsize(self.origin.object)
+
+
+def rounds_of(side):
+    return PEER_ROUNDS if side.is_peer else None
+
+
+def warm_row(setting, number, work, unit, arguments, prepare, target, cpu_target=None, stdin=""):
+    """All sides hold the object; arguments are those of cachefs-bench-io, without the file."""
+    mode, *options = arguments
+
+    def contender(side):
+        def check():
+            side.check_passthrough()
+
+        return Contender(side.name, [setting.io, mode, side.path, *options], stdin=stdin, pid=side.pid,
+                         prepare=lambda: prepare(side), check=check, rounds=rounds_of(side),
+                         target=None if side.is_peer else target, cpu_target=None if side.is_peer else cpu_target)
+
+    setting.tell(f"{number} {work}")
+    contenders = [contender(side) for side in (setting.native, *setting.sides)]
+    measure_in_turn(contenders, setting.rounds)
+    return compare(number, work, unit, contenders)
+
+
+def in_ram(_side):
+    """The page cache holds what the side read before: nothing to do between two samples."""
+
+
+def not_in_ram(_side):
+    drop_caches()
+
+
+def fill_page_cache(setting):
+    """From nothing, and with equal reads: how a file came into the page cache decides the size of its folios, which
+    moves the speed of a mapping several times over."""
+    drop_caches()
+    for side in (setting.native, *setting.sides):
+        load_cache(side.path)
+
+
+def warm_sequential(setting):
+    fill_page_cache(setting)
+    return warm_row(setting, "1", "sequential, page cache", "GB/s", ["seq", "--loops", "4"], in_ram, 0.97, 1.05)
+
+
+def warm_disk(setting):
+    return (warm_row(setting, "2", "sequential, cold RAM, buffered", "GB/s", ["seq"], not_in_ram, 0.97)
+            + warm_row(setting, "2", "sequential, cold RAM, O_DIRECT QD4", "GB/s", ["seq", "--direct", "--depth", "4"],
+                       not_in_ram, 0.97))
+
+
+def random_reads(setting):
+    def row(kib, depth, ops, target):
+        return warm_row(setting, "3", f"random {kib} KiB, O_DIRECT QD{depth}", "op/s",
+                        ["rand", "--direct", "--block", str(kib << 10), "--depth", str(depth), "--ops", str(ops)],
+                        not_in_ram, target)
+
+    small = ["rand", "--block", "4096", "--ops"]
+    rows = (row(4, 1, 4096, 0.97) + row(4, 32, 32768, 0.97) + row(128, 1, 2048, 0.99) + row(128, 32, 8192, 0.99)
+            + warm_row(setting, "3", "random 4 KiB, buffered, cold RAM", "op/s", [*small, "4096"], not_in_ram, 0.97))
+    fill_page_cache(setting)
+    return rows + warm_row(setting, "3", "random 4 KiB, page cache", "op/s", [*small, "262144"], in_ram, 0.97)
+
+
+def mapped(setting):
+    tensors = "".join(f"{offset} {size}\n" for offset, size in setting.tensors)
+    rows = (warm_row(setting, "4", "mmap, cold RAM, file order", "GB/s", ["mmap"], not_in_ram, 0.95)
+            + warm_row(setting, "4", "mmap, cold RAM, tensor order", "GB/s", ["mmap", "--ranges"], not_in_ram, 0.95,
+                       stdin=tensors))
+    fill_page_cache(setting)
+    rows += warm_row(setting, "4", "mmap, page cache, tensor order", "GB/s", ["mmap", "--ranges"], in_ram, 0.95, stdin=tensors)
+    return rows + mapped_while_downloading(setting)
+
+
+def cold_contender(setting, side, label, arguments, expected_bytes, **more):
+    """A read of an object that the side doesn't hold; refused unless the origin sent it."""
+    mode, *options = arguments
+    sent = {}
+
+    def prepare():
+        side.make_cold()
+        sent["before"] = setting.origin.counters()["bytes"]
+
+    def check():
+        if setting.origin.counters()["bytes"] - sent["before"] < expected_bytes:
+            raise Refused(f"{side.name} held the object already: this was no cold read")
+
+    return Contender(label, [setting.io, mode, side.path, *options], pid=side.pid, prepare=prepare, check=check,
+                     rounds=rounds_of(side), **more)
+
+
+def mapped_while_downloading(setting):
+    """Against the eager read of the same side: the time of the lazy one is what a loader waits longer."""
+    rows = []
+    for side in setting.from_origin:
+        work = "mmap while downloading"
+        setting.tell(f"4 {work}: {side.name}")
+        contenders = [cold_contender(setting, side, f"{side.name}, eager read", ["seq"], setting.size),
+                      cold_contender(setting, side, side.name, ["mmap"], setting.size,
+                                     target=None if side.is_peer else 1.1)]
+        measure_in_turn(contenders, setting.rounds)
+        rows += compare("4", work, "ms", contenders)
+    return rows
+
+
+def against_curl(setting, number, work, unit, curl_arguments, io_arguments, expected_bytes, target, cpu_target=None):
+    setting.tell(f"{number} {work}")
+    curl = Contender("libcurl", [setting.curl, setting.origin.url, *curl_arguments],
+                     prepare=lambda: load_cache(setting.origin.object))
+    contenders = [curl] + [
+        cold_contender(setting, side, side.name, io_arguments, expected_bytes,
+                       target=None if side.is_peer else target, cpu_target=None if side.is_peer else cpu_target)
+        for side in setting.from_origin]
+    measure_in_turn(contenders, setting.rounds)
+    return compare(number, work, unit, contenders)
+
+
+def cold_read(setting):
+    whole = [str(setting.size)]
+    return (against_curl(setting, "5", "cold, 1 reader, unshaped", "GB/s", whole, ["seq"], setting.size, 0.75, 2.0)
+            + against_curl(setting, "5", "cold, 4 readers, unshaped", "GB/s", whole, ["parallel", "--workers", "4"],
+                           setting.size, 0.75, 2.0))
+
+
+def cold_first(setting):
+    return against_curl(setting, "6", "cold, first 4 KiB", "ms", ["4096", "--part", "4096"],
+                        ["seq", "--length", "4096", "--block", "4096"], 4096, 1.10)
+
+
+def many_openers(setting):
+    rows = []
+    for side in setting.from_origin:
+        setting.tell(f"11 {OPENERS} openers: {side.name}")
+        rows.append(openers_row(setting, side))
+    return rows
+
+
+def openers_row(setting, side):
+    ratios, gets, walls, peak = [], [], [], 0
+    for _ in range(1 if side.is_peer else min(OPENER_ROUNDS, setting.rounds)):
+        sent = {}
+
+        def prepare(sent=sent):
+            side.make_cold()
+            sent.update(setting.origin.counters())
+
+        contender = Contender(side.name, [setting.io, "openers", side.path, "--workers", str(OPENERS)], pid=side.pid,
+                              prepare=prepare)
+        measure_in_turn([contender], 1)
+        now = setting.origin.counters()
+        ratios.append((now["bytes"] - sent["bytes"]) / setting.size)
+        gets.append(now["get"] - sent["get"])
+        walls.append(contender.samples[0].wall_s)
+        peak = max(peak, contender.peak_bytes)
+    target = None if side.is_peer else 1.01
+    return {"number": "11", "work": f"{OPENERS} openers of one cold object", "unit": "origin bytes", "side": side.name,
+            "base": "object size", "rounds": len(ratios), "median": max(ratios) * setting.size,
+            "base_median": setting.size, "ratio": max(ratios), "gets": max(gets), "daemon_peak_rss_bytes": peak,
+            "target": target,
+            "verdict": None if target is None else "met" if max(ratios) <= target else "missed", "values": ratios, "wall_s": walls}
+
+
+@dataclass
+class Benchmark:
+    number: str
+    name: str
+    about: str
+    run: object
+    needs_warm: bool
+
+
+BENCHMARKS = [
+    Benchmark("1", "sequential", "warm sequential read from the page cache", warm_sequential, True),
+    Benchmark("2", "disk", "warm sequential read from the disk, buffered and O_DIRECT", warm_disk, True),
+    Benchmark("3", "random", "random reads of 4 KiB and 128 KiB", random_reads, True),
+    Benchmark("4", "mmap", "reads through a mapping, warm and while the object arrives", mapped, True),
+    Benchmark("5", "cold", "cold read against bare libcurl", cold_read, False),
+    Benchmark("6", "first", "the first 4 KiB of a cold object", cold_first, False),
+    Benchmark("11", "openers", f"{OPENERS} processes open one cold object at once", many_openers, False),
+]
+
+
+def benchmark_named(name) -> Optional[Benchmark]:
+    return next((b for b in BENCHMARKS if name in (b.number, b.name)), None)
+
+
+def run_benchmark(setting, benchmark):
+    if benchmark.needs_warm:
+        for side in setting.sides:
+            setting.tell(f"{benchmark.number} warming {side.name}")
+            side.make_warm()
+    return benchmark.run(setting)

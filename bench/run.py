@@ -1,0 +1,250 @@
+#!/usr/bin/python3
+"""Measures cachefs against the native file and the bare origin, and prints ratios. See docs/BENCHMARKS.md."""
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+import rows
+import sides
+from measure import Refused
+
+REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.join(REPO, "build", "bench")
+BUCKET, KEY = "bench", "model.safetensors"
+
+
+def stop(text):
+    sys.exit(f"bench/run.py: {text}")
+
+
+def parse_arguments():
+    names = "\n".join(f"  {b.number:>3} {b.name:<11} {b.about}" for b in rows.BENCHMARKS)
+    parser = argparse.ArgumentParser(
+        prog="bench/run.py", formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__,
+        epilog=f"benchmarks:\n{names}\n\nexample: bench/run.py 1 2 --peers --json figures.json")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="number or name; all when none is given")
+    parser.add_argument("--json", metavar="FILE", help="also write every sample to FILE")
+    parser.add_argument("--rounds", type=int, default=7, help="A B A B …, so often (7)")
+    parser.add_argument("--size", default="1G", help="of the object (1G)")
+    parser.add_argument("--peers", action="store_true", help="also measure rclone and s3fs, where installed")
+    parser.add_argument("--null", action="store_true", help="measure a second plain file in place of cachefs: the noise")
+    parser.add_argument("--cachefs", metavar="PROGRAM", default=os.path.join(REPO, "build", "prefix", "bin", "cachefs"))
+    parser.add_argument("--dir", metavar="DIR", default="/var/tmp", help="where to measure: its file system (/var/tmp)")
+    options = parser.parse_args()
+    options.size = parse_size(options.size)
+    unknown = [name for name in options.names if not rows.benchmark_named(name)]
+    if unknown:
+        stop(f"no benchmark is called {unknown[0]}; see --help")
+    if options.rounds < 1:
+        stop(f"--rounds {options.rounds}: give at least 1")
+    return options
+
+
+def parse_size(text):
+    match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text)
+    size = int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]] if match else 0
+    if size < 64 << 20:
+        stop(f"--size {text}: give at least 64M, as in 512M or 1G")
+    return size
+
+
+def check_machine(options):
+    if os.geteuid() != 0:
+        stop("needs root: it mounts, and drops the page cache")
+    if not options.null and not os.access(options.cachefs, os.X_OK):
+        stop(f"{options.cachefs} is not there: run scripts/build.sh, or name one with --cachefs")
+    copies = 5 if options.peers else 3
+    free = shutil.disk_usage(options.dir).free
+    if free < (copies + 1) * options.size:
+        stop(f"{options.dir} has {free >> 20} MiB free and {(copies + 1) * options.size >> 20} are needed: give --dir or --size")
+
+
+def build_programs():
+    if not os.path.exists(os.path.join(BUILD, "build.ninja")):
+        run_quiet(["meson", "setup", "--buildtype=release", "-Dbench=true", "-Dtests=false", BUILD, REPO])
+    run_quiet(["ninja", "-C", BUILD, "bench/cachefs-bench-io", "bench/cachefs-bench-curl"])
+    return [os.path.join(BUILD, "bench", name) for name in ("cachefs-bench-io", "cachefs-bench-curl")]
+
+
+def run_quiet(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        stop(f"{command[0]} failed:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
+    return done.stdout
+
+
+def tensor_sizes(total):
+    """As a transformer's: a few large matrices and a small norm in every layer, until the file is full."""
+    layer = [8 << 20, 2 << 20, 2 << 20, 8 << 20, 22 << 20, 22 << 20, 22 << 20, 8192]
+    number = 0
+    while total > 0:
+        size = min(layer[number % len(layer)], total)
+        yield f"model.layers.{number // len(layer)}.tensor{number % len(layer)}.weight", size
+        total -= size
+        number += 1
+
+
+def make_model(path, total):
+    """A valid safetensors file with random bytes. Returns its tensors' places, in a shuffled order: as a loader
+    takes them that asks for them by name."""
+    header, at = {}, 0
+    for name, size in tensor_sizes(total):
+        header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, size in tensor_sizes(total):
+            file.write(os.urandom(size))
+    start = 8 + len(text)
+    places = [(start + entry["data_offsets"][0], entry["shape"][0]) for entry in header.values()]
+    random.Random(1).shuffle(places)
+    return places
+
+
+def libfuse_version():
+    """The one that the build found: of its own subproject, else the system's."""
+    info = json.loads(run_quiet(["meson", "introspect", BUILD, "--projectinfo"]))
+    for project in info["subprojects"]:
+        if project["name"] == "libfuse":
+            return f"{project['version']} (static)"
+    return run_quiet(["pkg-config", "--modversion", "fuse3"]).strip()
+
+
+def first_line(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stdout + done.stderr).splitlines()[0].strip()
+
+
+def file_system_of(path):
+    """Type and device from mountinfo, of the longest mountpoint above path."""
+    best = ("", "unknown", "unknown")
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            left, _, right = line.partition(" - ")
+            point = left.split(" ")[4]
+            if (path + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best[0]):
+                best = (point, *right.split(" ")[:2])
+    return f"{best[1]} on {best[2]}"
+
+
+def describe(options, setting):
+    with open("/proc/meminfo", encoding="ascii") as file:
+        memory = int(file.readline().split()[1]) >> 10
+    facts = {"kernel": platform.release(), "cpus": os.cpu_count(), "memory_mib": memory,
+             "file_system": file_system_of(os.path.realpath(options.dir)), "libfuse": libfuse_version(),
+             "size_bytes": setting.size, "rounds": options.rounds, "native_extents": setting.native.extents,
+             "load_at_start": os.getloadavg()[0]}
+    for side in setting.sides:
+        if side.name == "cachefs":
+            facts["cachefs"] = first_line([options.cachefs, "--version"])
+        elif side.is_peer:
+            facts[side.name] = first_line([side.name, "--version"])
+    return facts
+
+
+def add_sides(options, stack, directory, origin):
+    folder = lambda name: os.path.join(directory, name)
+    if options.null:
+        found = [sides.Null(stack, folder("null"), origin)]
+    else:
+        found = [sides.Cachefs(stack, folder("cachefs"), origin, options.cachefs)]
+    for name, peer in sides.PEERS.items():
+        if options.peers and shutil.which(name):
+            found.append(peer(stack, folder(name), origin))
+        elif options.peers:
+            tell(f"{name} is not installed: left out")
+    return found
+
+
+def tell(line):
+    print(f"  {line}", file=sys.stderr, flush=True)
+
+
+def prepare(options, stack, directory):
+    io, curl = build_programs()
+    bucket = os.path.join(directory, "origin", BUCKET)
+    os.makedirs(bucket)
+    tell("making the object")
+    tensors = make_model(os.path.join(bucket, KEY), options.size)
+    origin = sides.Origin(stack, os.path.join(directory, "origin"), BUCKET, KEY)
+    native = sides.Native(stack, os.path.join(directory, "native"), origin)
+    found = add_sides(options, stack, directory, origin)
+    return rows.Setting(io, curl, options.rounds, origin, native, found, tensors, tell)
+
+
+def run_all(setting, names):
+    chosen = [b for b in rows.BENCHMARKS if not names or b.number in names or b.name in names]
+    results = []
+    for benchmark in chosen:
+        try:
+            results += rows.run_benchmark(setting, benchmark)
+        except Refused as why:
+            results.append({"number": benchmark.number, "work": benchmark.name, "refused": str(why)})
+    return results
+
+
+def number(value, form):
+    return "" if value is None else format(value, form)
+
+
+def cells(row):
+    target = "" if row["target"] is None else f"{'≤' if row['unit'] in ('ms', 'origin bytes') else '≥'} {row['target']:.2f}"
+    peak = row.get("daemon_peak_rss_bytes")
+    cpu = "" if "cpu_ratio" not in row else f"{row['reader_cpu_s_per_gb']:.3f}+{row['daemon_cpu_s_per_gb']:.3f}"
+    form = ",.0f" if row["unit"] in ("op/s", "origin bytes") else ",.2f"
+    return [row["number"], row["work"], row["side"], f"{row['median']:{form}} {row['unit']}",
+            f"{row['base_median']:{form}} ({row['base']})", f"{row['ratio']:.3f}", number(row.get("ratio_of_pairs"), ".3f"),
+            number(row.get("error"), ".3f"), target, row["verdict"] or "",
+            cpu, number(row.get("base_cpu_s_per_gb"), ".3f"), number(row.get("cpu_ratio"), ".2f"),
+            f"{peak / 2**20:.0f}" if peak else "", number(row.get("gets"), "d"), str(row["rounds"])]
+
+
+def print_table(facts, results):
+    for name, value in facts.items():
+        print(f"{name}: {value}")
+    print()
+    table = [["#", "work", "side", "median", "against", "ratio", "pairs", "±", "target", "", "CPU s/GB", "base", "CPU ×",
+              "RSS MiB", "GETs", "n"]]
+    table += [cells(row) for row in results if "refused" not in row]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    for line in table:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip())
+    for row in results:
+        if "refused" in row:
+            print(f"{row['number']} {row['work']}: NOT MEASURED: {row['refused']}")
+
+
+def main():
+    options = parse_arguments()
+    check_machine(options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with contextlib.ExitStack() as stack:
+        directory = tempfile.mkdtemp(prefix="cachefs-bench-", dir=options.dir)
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        try:
+            setting = prepare(options, stack, directory)
+        except Refused as why:
+            stop(str(why))
+        facts = describe(options, setting)
+        results = run_all(setting, options.names)
+    print_table(facts, results)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"environment": facts, "rows": results}, file, indent=1)
+    return 1 if any("refused" in row for row in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
