@@ -67,7 +67,7 @@ int meta_start(struct index *index, const char *dir, struct why *why);
 /* Writes, durably, that the index was closed. */
 int meta_stop(struct index *index);
 int disk_total_get(struct index *index, MDB_txn *txn, uint64_t *ret);
-int disk_total_put(struct index *index, MDB_txn *txn, uint64_t bytes);
+int disk_total_put(struct index *index, MDB_txn *txn, uint64_t total);
 
 /* index_open with a boot id from elsewhere, so that a test can go through a reboot. */
 int index_open_booted(const char *dir, uint64_t map_bytes, const char *boot_id_path,

@@ -82,14 +82,15 @@ static int busy(int fd, const char *dir, struct why *why)
 {
 	char text[LOCK_TEXT_SIZE + 1] = "";
 	ssize_t n = pread(fd, text, LOCK_TEXT_SIZE, 0);
-	int pid = n > 0 ? atoi(text) : 0;
+	long pid = n > 0 ? strtol(text, NULL, 10) : 0;
 
 	if (pid <= 0)
 		return why_set(why, -EBUSY,
 			"store %s: another daemon uses it; stop that one or give another directory",
 			dir);
 	return why_set(why, -EBUSY,
-		"store %s: the daemon with pid %d uses it; stop that one or give another directory",
+		"store %s: the daemon with pid %ld uses it; stop that one or give another "
+		"directory",
 		dir, pid);
 }
 
@@ -139,7 +140,7 @@ static int take_lock(struct store *store, const char *dir, struct why *why)
 
 static int check_room(const struct store *store, const char *dir, struct why *why)
 {
-	struct store_space space;
+	struct store_space space = {0};
 	int r = store_space(store, &space);
 
 	if (r < 0)
