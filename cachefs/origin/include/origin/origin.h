@@ -8,12 +8,22 @@
  * engine's threads (never from inside start), no lock held. Callbacks must not block.
  *
  * Errors are negative errnos, mapped from CURLcode and HTTP status in one table:
- *     -ENOENT   the origin said that there is no such object (404 NoSuchKey); nothing else ever
- * becomes this -ESTALE   the object is no longer the version that was asked for (412, or an ETag
- * that changed) -EACCES   401, 403 -EIO      the origin gave up or made no sense, after all tries
- * within timeout_ms (5xx, resets, stalls, bad bodies, TLS) -ECANCELED Whatever may pass (5xx, 429,
- * time-outs, resets, short bodies) is tried again inside, with full jitter, until timeout_ms of the
- * request have gone by; the caller sees only bytes that are right, in order, each once.
+ *
+ *  -ENOENT        the origin said that there is no such object (404 NoSuchKey); nothing else ever
+ *                 becomes this
+ *  -ESTALE        the object is no longer the version that was asked for (412, or an ETag that
+ *                 changed)
+ *  -EACCES        401, 403
+ *  -EIO           the origin gave up or made no sense, after all tries within timeout_ms (5xx,
+ *                 resets, stalls, bad bodies, TLS)
+ *  -ENAMETOOLONG  the origin can't have a name that long
+ *  -ENXIO         only from a listing of the root "": the bucket does not exist
+ *  -ECANCELED     the caller asked for it
+ *
+ * Whatever may pass (5xx, 429, time-outs, resets, short bodies) is tried again inside, with full
+ * jitter, until timeout_ms of the request have gone by; the caller sees only bytes that are right,
+ * in order, each once. The clock runs from start for ORIGIN_DEMAND, stat and list, and from the
+ * first try for the others, which may wait in the queue for long; it stands while a GET is paused.
  */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
@@ -23,6 +33,7 @@
 #include <stdint.h>
 
 #include "base/why.h"
+#include "base/work.h"
 
 #define ORIGIN_VERSION_MAX 128
 #define ORIGIN_PATH_MAX    4096
@@ -96,6 +107,13 @@ const char *origin_identity(const struct origin *origin);
  */
 int origin_object_name(const struct origin *origin, const char *path, char *name, size_t size);
 
+/* What the origin keeps in a request of the caller from start to done. */
+struct origin_private {
+	void *state;
+	struct job job; /* for a done that needs no network, and for one that found no memory */
+	int error;
+};
+
 /* A range of one version. */
 struct origin_get {
 	struct origin *origin;
@@ -111,13 +129,13 @@ struct origin_get {
 	size_t (*data)(struct origin_get *get, const uint8_t *bytes, size_t n);
 	/* error 0: all `length` bytes were given to data. */
 	void (*done)(struct origin_get *get, int error);
-	void *private;
+	struct origin_private private;
 };
 void origin_get_start(struct origin_get *get);
-/* Any thread, at any time between start and done. */
+/* Any thread, at any time between start and done: the call must return before done does, which the
+ * caller gets by making it under the lock that its done takes. Never calls back. */
 void origin_get_resume(struct origin_get *get);
-/* done(-ECANCELED) follows soon, unless another done is already on its way. Any thread, between
- * start and done. */
+/* done(-ECANCELED) follows soon, unless another done is already on its way. Any thread, as resume. */
 void origin_get_cancel(struct origin_get *get);
 
 /* What one path is. An object and a directory of the same name: the directory wins. */
@@ -127,7 +145,7 @@ struct origin_stat {
 	/* error 0: attr is valid. -ENOENT: neither an object nor keys below path/. */
 	void (*done)(struct origin_stat *stat, int error);
 	struct origin_attr attr;
-	void *private;
+	struct origin_private private;
 };
 void origin_stat_start(struct origin_stat *stat);
 
@@ -154,7 +172,7 @@ struct origin_list {
 	char *next_token;     /* malloc'ed, NULL after the last page; the caller frees it */
 	uint64_t hidden_keys; /* keys of this page that can't be a name: "", ".", "..", longer than
 				 1,023 bytes */
-	void *private;
+	struct origin_private private;
 };
 void origin_list_start(struct origin_list *list);
 

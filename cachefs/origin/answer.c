@@ -1,0 +1,155 @@
+#include "answer.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#define RETRY_AFTER_MAX_S 3600
+
+static bool parse_number(const char **text, uint64_t *ret)
+{
+	char *end;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	errno = 0;
+	*ret = strtoull(*text, &end, 10);
+	*text = end;
+	return errno == 0;
+}
+
+bool answer_parse_range(struct answer *answer, const char *value)
+{
+	uint64_t first, last, total = 0;
+	bool has_total;
+
+	if (strncasecmp(value, "bytes ", 6))
+		return false;
+	value += 6;
+	if (!parse_number(&value, &first) || *value++ != '-' || !parse_number(&value, &last) ||
+		*value++ != '/')
+		return false;
+	has_total = *value != '*';
+	if (has_total ? !parse_number(&value, &total) : !*value++)
+		return false;
+	if (*value || last < first || (has_total && last >= total))
+		return false;
+	answer->has_range = true;
+	answer->range_first = first;
+	answer->range_last = last;
+	answer->has_total = has_total;
+	answer->range_total = total;
+	return true;
+}
+
+/* An HTTP date in seconds; 0 when it is none. */
+static int64_t parse_date(const char *text)
+{
+	time_t t = curl_getdate(text, NULL);
+
+	return t > 0 ? (int64_t)t : 0;
+}
+
+static void take_retry_after(struct answer *answer, const char *value)
+{
+	uint64_t seconds = 0;
+	const char *rest = value;
+
+	if (!parse_number(&rest, &seconds) || *rest) {
+		int64_t until = parse_date(value), now = (int64_t)time(NULL);
+
+		seconds = until > now ? (uint64_t)(until - now) : 0;
+	}
+	answer->retry_after_s = seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S;
+}
+
+static void take_etag(struct answer *answer, const char *value)
+{
+	answer->etag_too_long = strlen(value) >= sizeof answer->etag;
+	if (!answer->etag_too_long)
+		strcpy(answer->etag, value);
+}
+
+static void take_field(struct answer *answer, const char *name, const char *value)
+{
+	const char *rest = value;
+
+	if (!strcasecmp(name, "etag"))
+		take_etag(answer, value);
+	else if (!strcasecmp(name, "content-length"))
+		answer->has_length = parse_number(&rest, &answer->length) && !*rest;
+	else if (!strcasecmp(name, "content-range"))
+		answer_parse_range(answer, value);
+	else if (!strcasecmp(name, "last-modified"))
+		answer->modified_s = parse_date(value);
+	else if (!strcasecmp(name, "date"))
+		answer->date_s = parse_date(value);
+	else if (!strcasecmp(name, "retry-after"))
+		take_retry_after(answer, value);
+	else if (!strcasecmp(name, "x-amz-bucket-region"))
+		snprintf(answer->region, sizeof answer->region, "%s", value);
+	else if (!strcasecmp(name, "content-type"))
+		answer->html = !strncasecmp(value, "text/html", 9) ||
+			       !strncasecmp(value, "application/xhtml+xml", 21);
+}
+
+void answer_line(struct answer *answer, const char *line, size_t n)
+{
+	char text[1024];
+	char *colon, *value;
+
+	while (n && (line[n - 1] == '\r' || line[n - 1] == '\n' || line[n - 1] == ' '))
+		n--;
+	if (n >= 5 && !memcmp(line, "HTTP/", 5)) {
+		const char *space = memchr(line, ' ', n);
+
+		*answer = (struct answer){.status = space ? strtol(space + 1, NULL, 10) : 0};
+		return;
+	}
+	if (n >= sizeof text)
+		return;
+	memcpy(text, line, n);
+	text[n] = '\0';
+	colon = strchr(text, ':');
+	if (!colon)
+		return;
+	*colon = '\0';
+	value = colon + 1;
+	value += strspn(value, " \t");
+	take_field(answer, text, value);
+}
+
+int answer_version(const struct answer *answer, uint64_t total_bytes, struct origin_version *ret)
+{
+	struct origin_version version = {.strong = false};
+
+	if (answer->etag_too_long)
+		return -EIO;
+	if (*answer->etag) {
+		version.strong = strncmp(answer->etag, "W/", 2) != 0;
+		strcpy(version.text, answer->etag);
+	} else if (answer->modified_s) {
+		snprintf(version.text, sizeof version.text, "modified-%lld-%llu",
+			(long long)answer->modified_s, (unsigned long long)total_bytes);
+	} else {
+		return -EIO;
+	}
+	*ret = version;
+	return 0;
+}
+
+int64_t answer_parse_iso(const char *text)
+{
+	struct tm tm = {0};
+	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+	time_t t;
+
+	if (!rest)
+		return 0;
+	t = timegm(&tm);
+	return t > 0 ? (int64_t)t : 0;
+}

@@ -1,0 +1,450 @@
+/*
+ * dir: an origin that is a directory of this machine.
+ *
+ * Everything is opened relative to the root with openat2(2) and RESOLVE_BENEATH, so that no
+ * symbolic link leads out of it. Work is done on the engine's workers; a GET that is paused leaves
+ * its worker and is posted again.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/cleanup.h"
+
+#include "impl.h"
+
+#define BLOCK_SIZE     (256u << 10)
+#define PAGE_ENTRIES   1000
+#define NAME_MAX_BYTES 1023
+
+struct dir {
+	struct origin base;
+	char *path;
+	int fd;
+};
+
+struct dir_get {
+	struct job job;
+	struct origin_get *get;
+	struct origin *origin; /* a reference */
+	int fd;
+	uint64_t received;
+	struct lock lock;
+	bool working; /* lock: a worker has it, or will */
+	bool resumed; /* lock: while it was working */
+	_Atomic bool cancelled;
+	uint8_t block[BLOCK_SIZE];
+};
+
+static struct dir *dir_of(const struct origin *origin)
+{
+	return container_of(origin, struct dir, base);
+}
+
+/* --- files --- */
+
+static int open_beneath(const struct dir *dir, const char *path, uint64_t flags)
+{
+	struct open_how how = {
+		.flags = flags | O_CLOEXEC | O_NONBLOCK,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd;
+
+	do {
+		fd = syscall(SYS_openat2, dir->fd, *path ? path : ".", &how, sizeof how);
+	} while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+	if (fd >= 0)
+		return (int)fd;
+	/* A link that leads out, or in a circle, and a path through a file are not there. */
+	return errno == EXDEV || errno == ELOOP || errno == ENOTDIR ? -ENOENT : -errno;
+}
+
+static void version_of(const struct stat *st, struct origin_version *ret)
+{
+	snprintf(ret->text, sizeof ret->text, "%lld-%lld%09ld-%lld%09ld-%llu",
+		(long long)st->st_size, (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+		(long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec, (unsigned long long)st->st_ino);
+	ret->strong = true;
+}
+
+/* False: neither a regular file nor a directory. */
+static bool attr_of(const struct stat *st, struct origin_attr *ret)
+{
+	*ret = (struct origin_attr){.kind = ORIGIN_DIR,
+		.mtime_ns = st->st_mtim.tv_sec * 1000000000ll + st->st_mtim.tv_nsec};
+	if (S_ISDIR(st->st_mode))
+		return true;
+	ret->kind = ORIGIN_FILE;
+	ret->size_bytes = (uint64_t)st->st_size;
+	version_of(st, &ret->version);
+	return S_ISREG(st->st_mode);
+}
+
+static int attr_at(const struct dir *dir, const char *path, struct origin_attr *ret)
+{
+	_cleanup_(closep) int fd = open_beneath(dir, path, O_PATH);
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return attr_of(&st, ret) ? 0 : -ENOENT;
+}
+
+/* Counts one operation; its errors are the contract's. */
+static int count(struct origin *origin, enum request_kind kind, const char *path, int error)
+{
+	struct verdict verdict;
+
+	verdict_done(&verdict);
+	if (error == -EPERM)
+		error = -EACCES;
+	if (error && error != -ENOENT && error != -ESTALE && error != -EACCES &&
+		error != -ENAMETOOLONG && error != -ENOMEM)
+		verdict_fail(
+			&verdict, -EIO, ORIGIN_SERVER_ERROR, "%.100s: %s", path, strerror(-error));
+	else if (error)
+		verdict_fail(&verdict, error,
+			error == -EACCES   ? ORIGIN_DENIED
+			: error == -ESTALE ? ORIGIN_CHANGED
+					   : ORIGIN_NOT_FOUND,
+			"%.100s: %s", path, strerror(-error));
+	origin_count(origin, kind, &verdict);
+	return verdict.error;
+}
+
+/* --- GET --- */
+
+static void get_free(struct dir_get *own)
+{
+	if (own->fd >= 0)
+		close(own->fd);
+	lock_destroy(&own->lock);
+	free(own);
+}
+
+static void get_done(struct dir_get *own, int error)
+{
+	struct origin *origin = own->origin;
+	struct origin_get *get = own->get;
+
+	if (error != -ECANCELED)
+		error = count(origin, REQUEST_GET, get->path, error);
+	origin_count_running(origin, -1);
+	get->done(get, error);
+	/* Waits for a signal that is still inside. */
+	lock_take(&own->lock);
+	lock_drop(&own->lock);
+	get_free(own);
+	origin_unref(origin);
+}
+
+static int check_version(const struct dir_get *own)
+{
+	struct origin_version version;
+	struct stat st;
+
+	if (fstat(own->fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ESTALE;
+	version_of(&st, &version);
+	return strcmp(version.text, own->get->version.text) ? -ESTALE : 0;
+}
+
+/* Reads one block; what it gives away was read while the version was the right one. */
+static int read_block(struct dir_get *own, size_t *ret_n)
+{
+	const struct origin_get *get = own->get;
+	uint64_t missing = get->length - own->received;
+	size_t n = missing < BLOCK_SIZE ? (size_t)missing : BLOCK_SIZE;
+	ssize_t got;
+	int r = check_version(own);
+
+	if (r)
+		return r;
+	do {
+		got = pread(own->fd, own->block, n, (off_t)(get->offset + own->received));
+	} while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	r = check_version(own);
+	if (r)
+		return r;
+	*ret_n = (size_t)got;
+	return got ? 0 : -ESTALE;
+}
+
+/* 0: all given; -EAGAIN: paused. */
+static int get_run(struct dir_get *own)
+{
+	struct origin_get *get = own->get;
+
+	if (own->fd < 0)
+		own->fd = open_beneath(dir_of(own->origin), get->path, O_RDONLY);
+	if (own->fd < 0)
+		return own->fd == -ENOENT ? -ESTALE : own->fd;
+	while (own->received < get->length) {
+		size_t n = 0, took;
+		int r = atomic_load(&own->cancelled) ? -ECANCELED : read_block(own, &n);
+
+		if (r)
+			return r;
+		atomic_fetch_add(&own->origin->bytes, n);
+		took = get->data(get, own->block, n);
+		check(took <= n);
+		own->received += took;
+		if (took < n)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
+/* Lets go of a paused GET; false when it was resumed or cancelled meanwhile. */
+static bool get_rest(struct dir_get *own)
+{
+	bool rests;
+
+	lock_take(&own->lock);
+	rests = !own->resumed;
+	own->resumed = false;
+	own->working = !rests;
+	lock_drop(&own->lock);
+	return rests;
+}
+
+static void get_job(struct job *job)
+{
+	struct dir_get *own = container_of(job, struct dir_get, job);
+	int r;
+
+	while ((r = get_run(own)) == -EAGAIN) {
+		if (get_rest(own))
+			return;
+	}
+	get_done(own, r);
+}
+
+static void get_signal(struct origin_get *get, unsigned signal)
+{
+	struct dir_get *own = get->private.state;
+	bool post;
+
+	if (signal == SIGNAL_CANCEL)
+		atomic_store(&own->cancelled, true);
+	lock_take(&own->lock);
+	post = !own->working;
+	own->working = true;
+	own->resumed = !post;
+	lock_drop(&own->lock);
+	if (post)
+		engine_work(get->origin->engine, &own->job, get->priority == ORIGIN_DEMAND);
+}
+
+static void get_later(struct job *job)
+{
+	struct origin_get *get = container_of(job, struct origin_get, private.job);
+
+	get->done(get, get->private.error);
+}
+
+static void dir_get(struct origin_get *get)
+{
+	struct dir_get *own = malloc(sizeof *own);
+
+	if (!own) {
+		engine_later(get->origin->engine, &get->private, get_later, -ENOMEM);
+		return;
+	}
+	own->job.run = get_job;
+	own->get = get;
+	own->origin = origin_ref(get->origin);
+	own->fd = -1;
+	own->received = 0;
+	lock_init(&own->lock);
+	own->working = true;
+	own->resumed = false;
+	atomic_init(&own->cancelled, false);
+	get->private.state = own;
+	origin_count_running(own->origin, 1);
+	engine_work(get->origin->engine, &own->job, get->priority == ORIGIN_DEMAND);
+}
+
+/* --- stat --- */
+
+static void stat_job(struct job *job)
+{
+	struct origin_stat *stat = container_of(job, struct origin_stat, private.job);
+	struct origin *origin = stat->origin;
+	int r = attr_at(dir_of(origin), stat->path, &stat->attr);
+
+	r = count(origin, REQUEST_HEAD, stat->path, r);
+	stat->done(stat, r);
+	origin_unref(origin);
+}
+
+static void dir_stat(struct origin_stat *stat)
+{
+	origin_ref(stat->origin);
+	engine_later(stat->origin->engine, &stat->private, stat_job, 0);
+}
+
+/* --- list --- */
+
+/* A link to something beneath the root is what it leads to. */
+static int link_attr(
+	const struct dir *dir, const char *path, const char *name, struct origin_attr *ret)
+{
+	_cleanup_(freep) char *whole = NULL;
+
+	if (asprintf(&whole, "%s%s%s", path, *path ? "/" : "", name) < 0)
+		return -ENOMEM;
+	return attr_at(dir, whole, ret);
+}
+
+static int give_entry(struct origin_list *list, int fd, const char *name)
+{
+	struct origin_entry entry = {.name = name, .name_size = strlen(name), .attr_known = true};
+	struct stat st;
+	bool shown;
+	int r = 0;
+
+	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (S_ISLNK(st.st_mode))
+		r = link_attr(dir_of(list->origin), list->path, name, &entry.attr);
+	shown = S_ISLNK(st.st_mode) ? !r : attr_of(&st, &entry.attr);
+	if (shown && entry.name_size <= NAME_MAX_BYTES)
+		list->entry(list, &entry);
+	else
+		list->hidden_keys++;
+	return r == -ENOMEM ? r : 0;
+}
+
+static int set_next(struct origin_list *list, long place)
+{
+	return asprintf(&list->next_token, "%ld", place) < 0 ? -ENOMEM : 0;
+}
+
+static int list_page(struct origin_list *list, DIR *stream)
+{
+	unsigned limit = list->limit ? list->limit : PAGE_ENTRIES, given = 0;
+	struct dirent *entry;
+	int r = 0;
+
+	if (list->token)
+		seekdir(stream, atol(list->token));
+	while (!r) {
+		long place = telldir(stream);
+
+		errno = 0;
+		entry = readdir(stream);
+		if (!entry)
+			return -errno;
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		if (given++ == limit)
+			return set_next(list, place);
+		r = give_entry(list, dirfd(stream), entry->d_name);
+	}
+	return r;
+}
+
+static int list_run(struct origin_list *list)
+{
+	int fd = open_beneath(dir_of(list->origin), list->path, O_RDONLY | O_DIRECTORY), r;
+	DIR *stream;
+
+	if (fd < 0)
+		return fd;
+	stream = fdopendir(fd);
+	if (!stream) {
+		close(fd);
+		return -ENOMEM;
+	}
+	r = list_page(list, stream);
+	closedir(stream);
+	return r;
+}
+
+static void list_job(struct job *job)
+{
+	struct origin_list *list = container_of(job, struct origin_list, private.job);
+	struct origin *origin = list->origin;
+	int r = count(origin, REQUEST_LIST, list->path, list_run(list));
+
+	if (r) {
+		free(list->next_token);
+		list->next_token = NULL;
+	}
+	list->done(list, r);
+	origin_unref(origin);
+}
+
+static void dir_list(struct origin_list *list)
+{
+	origin_ref(list->origin);
+	engine_later(list->origin->engine, &list->private, list_job, 0);
+}
+
+/* --- the origin --- */
+
+static int object_name(const struct origin *origin, const char *path, char *name, size_t size)
+{
+	int n = snprintf(name, size, "file://%s/%s", dir_of(origin)->path, path);
+
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+static void destroy(struct origin *origin)
+{
+	struct dir *dir = dir_of(origin);
+
+	if (dir->fd >= 0)
+		close(dir->fd);
+	free(dir->path);
+	free(dir);
+}
+
+static const struct origin_ops dir_ops = {
+	.get = dir_get,
+	.get_signal = get_signal,
+	.stat = dir_stat,
+	.list = dir_list,
+	.object_name = object_name,
+	.destroy = destroy,
+};
+
+int dir_open(const struct source *source, struct origin **ret, struct why *why)
+{
+	struct dir *dir = calloc(1, sizeof *dir);
+	int r = 0;
+
+	if (!dir)
+		return -ENOMEM;
+	origin_setup(&dir->base, &dir_ops);
+	dir->path = strdup(source->path);
+	dir->fd = open(*source->path ? source->path : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->fd < 0)
+		r = why_set(why, -errno, "%s can't be opened as a directory: %s; give file:///dir",
+			source->text, strerror(errno));
+	else if (!dir->path)
+		r = -ENOMEM;
+	if (r) {
+		origin_unref(&dir->base);
+		return r;
+	}
+	*ret = &dir->base;
+	return 0;
+}

@@ -1,0 +1,39 @@
+/*
+ * engine: the loop threads that carry requests, each owning one curl multi handle, and the workers.
+ *
+ * A request belongs to one loop from engine_submit to its release. What other threads want of it
+ * (resume, cancel) arrives as a signal through the loop's lock, which is a leaf.
+ */
+#ifndef ORIGIN_ENGINE_H
+#define ORIGIN_ENGINE_H
+
+#include "base/work.h"
+
+#include "request.h"
+
+#define ENGINE_LOOPS 2
+
+/* One origin's requests on one loop. The loop thread's, but for `load`. */
+enum rank { RANK_METADATA, RANK_DEMAND, RANK_READAHEAD, RANK_PREFETCH, RANKS };
+struct lane {
+	struct list queued[RANKS];
+	struct list running;
+	unsigned n_running, n_bodies; /* bodies: GETs among them */
+	unsigned limit, body_limit;   /* some are kept for metadata, which must not wait for data */
+	unsigned speed_share;         /* by how many the bandwidth was divided last */
+	_Atomic unsigned load;        /* requests from submit to release */
+};
+void lane_init(struct lane *lane, unsigned limit);
+
+/* Chooses the loop with the fewest requests of the origin. */
+void engine_submit(struct request *request);
+/* To the loop that already has `other`, so that both finish on one thread. Submit `other` after. */
+void engine_submit_pair(struct request *request, struct request *other);
+void engine_signal(struct request *request, unsigned signal);
+/* Runs job on a worker; demand has workers of its own. */
+void engine_work(struct origin_engine *engine, struct job *job, bool demand);
+/* For a request that needs no network: done runs soon, on a worker. */
+void engine_later(struct origin_engine *engine, struct origin_private *private,
+	void (*run)(struct job *job), int error);
+
+#endif

@@ -1,0 +1,216 @@
+#include "get.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include "impl.h"
+
+/* How much of an object is thrown away to reach a range on a server that knows none. */
+#define DISCARD_MAX (64u << 20)
+
+static void finish(struct request *request, int error)
+{
+	struct origin_get *get = get_request_of(request)->get;
+
+	get->done(get, error);
+}
+
+static void release(struct request *request)
+{
+	free(get_request_of(request));
+}
+
+static void done_later(struct job *job)
+{
+	struct origin_get *get = container_of(job, struct origin_get, private.job);
+
+	get->done(get, get->private.error);
+}
+
+void get_start(struct origin_get *get)
+{
+	struct get_request *own = calloc(1, sizeof *own);
+
+	if (!own) {
+		engine_later(get->origin->engine, &get->private, done_later, -ENOMEM);
+		return;
+	}
+	request_init(&own->base, REQUEST_GET, get->origin, get->priority);
+	own->base.accept = get_accept;
+	own->base.finish = finish;
+	own->base.release = release;
+	own->get = get;
+	get->private.state = &own->base;
+	engine_submit(&own->base);
+}
+
+void get_range(const struct request *request, char *value, size_t size)
+{
+	const struct get_request *own = get_request_of(request);
+	uint64_t end = own->get->offset + own->get->length;
+
+	snprintf(value, size, "bytes=%" PRIu64 "-%" PRIu64, own->get->offset + own->received,
+		end - 1);
+}
+
+void get_reset(struct request *request)
+{
+	struct get_request *own = get_request_of(request);
+
+	own->begun = own->whole = false;
+	own->discard = 0;
+	own->repeat = 0;
+}
+
+bool get_complete(const struct request *request)
+{
+	const struct get_request *own = get_request_of(request);
+
+	return own->received == own->get->length;
+}
+
+static bool reject(struct request *request)
+{
+	request->rejected = true;
+	return false;
+}
+
+/* 206: exactly the bytes that are missing. */
+static bool begin_partial(struct get_request *own, uint64_t *ret_total)
+{
+	struct request *request = &own->base;
+	const struct answer *answer = &request->answer;
+	uint64_t first = own->get->offset + own->received;
+	uint64_t last = own->get->offset + own->get->length - 1;
+
+	if (answer->has_range && answer->has_total && answer->range_total <= last) {
+		verdict_fail(&request->verdict, -ESTALE, ORIGIN_CHANGED,
+			"the object has become shorter");
+		return reject(request);
+	}
+	if (!answer->has_range || answer->range_first != first || answer->range_last != last) {
+		verdict_bad_answer(
+			&request->verdict, "the answer has another range than was asked for");
+		return reject(request);
+	}
+	if (answer->has_length && answer->length != last - first + 1) {
+		verdict_bad_answer(&request->verdict, "Content-Length contradicts Content-Range");
+		return reject(request);
+	}
+	*ret_total = answer->range_total;
+	return true;
+}
+
+/* 200: the whole object; right when that was asked for, or when what comes before can be thrown
+ * away. */
+static bool begin_whole(struct get_request *own, uint64_t *ret_total)
+{
+	struct request *request = &own->base;
+	const struct answer *answer = &request->answer;
+	uint64_t first = own->get->offset + own->received;
+	uint64_t end = own->get->offset + own->get->length;
+	bool skips = request->origin->ops->ranges_optional;
+
+	if (!answer->has_length || (!skips && (first > 0 || answer->length != end))) {
+		verdict_bad_answer(&request->verdict, "the server ignored the range");
+		return reject(request);
+	}
+	if (answer->length < end) {
+		verdict_fail(&request->verdict, -ESTALE, ORIGIN_CHANGED,
+			"the object has become shorter");
+		return reject(request);
+	}
+	if (answer->length != end - first && answer->length > DISCARD_MAX) {
+		verdict_fail(&request->verdict, -EIO, ORIGIN_SERVER_ERROR,
+			"the server gives no ranges, and the object is longer than %u MiB",
+			DISCARD_MAX >> 20);
+		return reject(request);
+	}
+	own->whole = true;
+	own->discard = first;
+	*ret_total = answer->length;
+	return true;
+}
+
+static bool same_version(struct get_request *own, uint64_t total)
+{
+	struct request *request = &own->base;
+	struct origin_version version;
+
+	if (answer_version(&request->answer, total, &version)) {
+		verdict_bad_answer(&request->verdict, "the answer doesn't say which version it is");
+		return reject(request);
+	}
+	if (strcmp(version.text, own->get->version.text) != 0) {
+		verdict_fail(&request->verdict, -ESTALE, ORIGIN_CHANGED, "the object has changed");
+		return reject(request);
+	}
+	return true;
+}
+
+/* Looks at the headers of a success before its first byte is given away. */
+static bool begin(struct get_request *own)
+{
+	struct request *request = &own->base;
+	uint64_t total = 0;
+
+	if (own->begun)
+		return true;
+	own->begun = true;
+	if (request->answer.status == 206)
+		return begin_partial(own, &total) && same_version(own, total);
+	if (request->answer.status == 200)
+		return begin_whole(own, &total) && same_version(own, total);
+	verdict_bad_answer(&request->verdict, "HTTP %ld to a GET", request->answer.status);
+	return reject(request);
+}
+
+size_t get_body(struct request *request, const uint8_t *bytes, size_t n)
+{
+	struct get_request *own = get_request_of(request);
+	uint64_t missing = own->get->length - own->received;
+	size_t at = own->repeat < n ? own->repeat : n, give, took;
+
+	if (!begin(own))
+		return 0;
+	own->repeat -= at;
+	atomic_fetch_add(&request->origin->bytes, n - at);
+	give = own->discard < n - at ? (size_t)own->discard : n - at;
+	own->discard -= give;
+	at += give;
+	give = n - at;
+	if (give > missing && own->whole) {
+		give = (size_t)missing;
+	} else if (give > missing) {
+		verdict_bad_answer(&request->verdict, "the body is longer than its range");
+		reject(request);
+		return 0;
+	}
+	took = give ? own->get->data(own->get, bytes + at, give) : 0;
+	check(took <= give);
+	own->received += took;
+	if (took < give) {
+		own->repeat = at + took;
+		request->paused = true;
+		request->paused_since_ns = clock_now_ns();
+		return CURL_WRITEFUNC_PAUSE;
+	}
+	/* Ends the transfer of a whole object whose rest nobody wants. */
+	return own->received == own->get->length && give < n - at ? 0 : n;
+}
+
+void get_accept(struct request *request, struct verdict *verdict)
+{
+	struct get_request *own = get_request_of(request);
+
+	if (!begin(own))
+		*verdict = request->verdict;
+	else
+		verdict_bad_answer(verdict, "the body is shorter than its range");
+}

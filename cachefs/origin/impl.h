@@ -1,0 +1,59 @@
+/* impl: what the parts of this room know about an origin. */
+#ifndef ORIGIN_IMPL_H
+#define ORIGIN_IMPL_H
+
+#include <stdatomic.h>
+
+#include "base/lock.h"
+
+#include "engine.h"
+#include "origin/origin.h"
+#include "request.h"
+#include "source.h"
+#include "verdict.h"
+
+struct origin_ops {
+	void (*get)(struct origin_get *get);
+	void (*get_signal)(struct origin_get *get, unsigned signal);
+	void (*stat)(struct origin_stat *stat);
+	void (*list)(struct origin_list *list);
+	int (*object_name)(const struct origin *origin, const char *path, char *name, size_t size);
+	void (*destroy)(struct origin *origin);
+
+	/* HTTP only. URL and headers of a try. 0 or -errno. Loop thread. */
+	int (*prepare)(struct request *request, struct call *call);
+	/* HTTP only. The answer is no success: classifies it, looking at request->body, and repairs
+	 * what verdict->fix names or makes the failure final. Loop thread. */
+	void (*judge)(struct request *request, struct verdict *verdict);
+	/* HTTP only. May a server ignore ranges? */
+	bool ranges_optional;
+};
+
+struct origin {
+	const struct origin_ops *ops;
+	struct origin_engine *engine;
+	_Atomic unsigned refs;
+	char *source, *identity, *ca;
+	bool loopback; /* never by a proxy */
+	uint64_t timeout_ms, bandwidth_bytes;
+	struct lane lanes[ENGINE_LOOPS];
+	_Atomic uint64_t bytes;
+	_Atomic unsigned bodies; /* GETs running on all loops */
+	struct lock lock;
+	struct origin_stats stats; /* lock */
+};
+
+/* Sets ops, one reference and the lock of a zeroed origin. */
+void origin_setup(struct origin *origin, const struct origin_ops *ops);
+
+/* Each makes an origin with one reference; what is common is filled in by origin_open after. */
+int s3_open(const struct source *source, const struct origin_config *config, struct origin **ret,
+	struct why *why);
+int http_open(const struct source *source, struct origin **ret, struct why *why);
+int dir_open(const struct source *source, struct origin **ret, struct why *why);
+
+/* Counts one try and remembers its error. */
+void origin_count(struct origin *origin, enum request_kind kind, const struct verdict *verdict);
+void origin_count_running(struct origin *origin, int change);
+
+#endif

@@ -1,0 +1,209 @@
+#include "origin/origin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include "impl.h"
+
+#define TIMEOUT_DEFAULT_MS  300000
+#define CONNECTIONS_DEFAULT 32
+#define CONNECTIONS_MAX     256
+
+static int check_config(const struct origin_config *config, struct why *why)
+{
+	if (!config->source || !*config->source)
+		return why_set(why, -EINVAL,
+			"no source: give s3://bucket[/prefix], http(s)://host/path/ or "
+			"file:///dir");
+	if (config->connections > CONNECTIONS_MAX)
+		return why_set(why, -EINVAL, "connections=%u is too many: give 1 to %u",
+			config->connections, CONNECTIONS_MAX);
+	if (config->ca && access(config->ca, R_OK) < 0) {
+		int r = -errno;
+
+		return why_set(why, r, "ca=%s can't be read: %s; give a file of PEM certificates",
+			config->ca, strerror(-r));
+	}
+	return 0;
+}
+
+static int open_kind(const struct source *source, const struct origin_config *config,
+	struct origin **ret, struct why *why)
+{
+	switch (source->kind) {
+	case SOURCE_S3:
+		return s3_open(source, config, ret, why);
+	case SOURCE_HTTP:
+		return http_open(source, ret, why);
+	case SOURCE_DIR:
+		return dir_open(source, ret, why);
+	}
+	return -EINVAL;
+}
+
+static int fill_in(struct origin *origin, struct origin_engine *engine, struct source *source,
+	const struct origin_config *config)
+{
+	unsigned connections = config->connections ? config->connections : CONNECTIONS_DEFAULT;
+
+	origin->engine = engine;
+	origin->timeout_ms = config->timeout_ms ? config->timeout_ms : TIMEOUT_DEFAULT_MS;
+	origin->bandwidth_bytes = config->bandwidth_bytes;
+	for (unsigned i = 0; i < ENGINE_LOOPS; i++)
+		lane_init(&origin->lanes[i],
+			connections / ENGINE_LOOPS + (i < connections % ENGINE_LOOPS));
+	origin->stats.reachable = true;
+	origin->source = source->text;
+	source->text = NULL;
+	if (!config->ca)
+		return 0;
+	origin->ca = strdup(config->ca);
+	return origin->ca ? 0 : -ENOMEM;
+}
+
+int origin_open(struct origin_engine *engine, const struct origin_config *config,
+	struct origin **ret, struct why *why)
+{
+	struct source source = {0};
+	struct origin *origin = NULL;
+	int r = check_config(config, why);
+
+	if (!r)
+		r = source_parse(config->source, &source, why);
+	if (!r)
+		r = open_kind(&source, config, &origin, why);
+	if (!r)
+		r = fill_in(origin, engine, &source, config);
+	source_free(&source);
+	if (r) {
+		origin_unref(origin);
+		return r == -ENOMEM ? why_set(why, r, "out of memory") : r;
+	}
+	*ret = origin;
+	return 0;
+}
+
+struct origin *origin_ref(struct origin *origin)
+{
+	atomic_fetch_add_explicit(&origin->refs, 1, memory_order_relaxed);
+	return origin;
+}
+
+void origin_unref(struct origin *origin)
+{
+	if (!origin)
+		return;
+	unsigned before = atomic_fetch_sub_explicit(&origin->refs, 1, memory_order_acq_rel);
+
+	check(before > 0);
+	if (before > 1)
+		return;
+	free(origin->source);
+	free(origin->identity);
+	free(origin->ca);
+	lock_destroy(&origin->lock);
+	origin->ops->destroy(origin);
+}
+
+void origin_setup(struct origin *origin, const struct origin_ops *ops)
+{
+	origin->ops = ops;
+	atomic_init(&origin->refs, 1);
+	lock_init(&origin->lock);
+}
+
+const char *origin_source(const struct origin *origin)
+{
+	return origin->source;
+}
+
+const char *origin_identity(const struct origin *origin)
+{
+	return origin->identity ? origin->identity : "";
+}
+
+int origin_object_name(const struct origin *origin, const char *path, char *name, size_t size)
+{
+	return origin->ops->object_name(origin, path, name, size);
+}
+
+void origin_get_start(struct origin_get *get)
+{
+	check(get->length > 0 && get->length <= UINT64_MAX - get->offset);
+	get->origin->ops->get(get);
+}
+
+void origin_get_resume(struct origin_get *get)
+{
+	get->origin->ops->get_signal(get, SIGNAL_RESUME);
+}
+
+void origin_get_cancel(struct origin_get *get)
+{
+	get->origin->ops->get_signal(get, SIGNAL_CANCEL);
+}
+
+void origin_stat_start(struct origin_stat *stat)
+{
+	stat->origin->ops->stat(stat);
+}
+
+void origin_list_start(struct origin_list *list)
+{
+	list->next_token = NULL;
+	list->hidden_keys = 0;
+	list->origin->ops->list(list);
+}
+
+static bool is_error(enum origin_outcome outcome)
+{
+	return outcome != ORIGIN_OK && outcome != ORIGIN_NOT_FOUND && outcome != ORIGIN_CHANGED;
+}
+
+void origin_count(struct origin *origin, enum request_kind kind, const struct verdict *verdict)
+{
+	struct origin_stats *stats = &origin->stats;
+	uint64_t *counts[] = {[REQUEST_GET] = stats->gets,
+		[REQUEST_HEAD] = stats->heads,
+		[REQUEST_LIST] = stats->lists};
+	bool was_reachable;
+
+	lock_take(&origin->lock);
+	was_reachable = stats->reachable;
+	counts[kind][verdict->outcome]++;
+	if (verdict->step == STEP_RETRY || verdict->step == STEP_AGAIN)
+		stats->retries++;
+	/* A final refusal is an answer too. */
+	stats->reachable =
+		verdict->outcome != ORIGIN_NETWORK_ERROR &&
+		!(verdict->outcome == ORIGIN_SERVER_ERROR && verdict->step == STEP_RETRY);
+	if (is_error(verdict->outcome)) {
+		snprintf(stats->last_error, sizeof stats->last_error, "%s", verdict->text);
+		stats->last_error_wall_ns = clock_wall_ns();
+	}
+	lock_drop(&origin->lock);
+	if (was_reachable && is_error(verdict->outcome))
+		log_warn("origin_error", "source=%s error=%s", origin->source, verdict->text);
+}
+
+void origin_count_running(struct origin *origin, int change)
+{
+	lock_take(&origin->lock);
+	origin->stats.in_flight = (unsigned)((int)origin->stats.in_flight + change);
+	lock_drop(&origin->lock);
+}
+
+void origin_stats(struct origin *origin, struct origin_stats *ret)
+{
+	lock_take(&origin->lock);
+	*ret = origin->stats;
+	lock_drop(&origin->lock);
+	ret->bytes = atomic_load(&origin->bytes);
+}

@@ -1,0 +1,86 @@
+/*
+ * request: one logical request to an HTTP origin with all its tries.
+ *
+ * Life, always on the one loop thread that the request was given to:
+ *
+ *     QUEUED --> RUNNING --> WAITING --> QUEUED      a try failed and the budget is not used up
+ *                RUNNING --> finished                 right, final failure, cancelled, time is up
+ *     QUEUED, WAITING --> finished                    cancelled, time is up
+ *
+ * engine.c makes the transitions; this module makes a try, watches its answer and judges it.
+ */
+#ifndef ORIGIN_REQUEST_H
+#define ORIGIN_REQUEST_H
+
+#include <curl/curl.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+
+#include "answer.h"
+#include "origin/origin.h"
+#include "verdict.h"
+
+enum request_kind { REQUEST_GET, REQUEST_HEAD, REQUEST_LIST };
+enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_WAITING };
+
+#define SIGNAL_RESUME 1u
+#define SIGNAL_CANCEL 2u
+
+/* URL and headers of one try. */
+struct call {
+	struct buf url;
+	struct curl_slist *headers;
+	bool redirects; /* follow them */
+	int error;      /* of a header that found no memory */
+};
+/* Adds "Name: value"; an error is kept in call->error. */
+void call_header(struct call *call, const char *name, const char *value);
+
+struct request {
+	/* Set by who makes it, unchanged after. */
+	struct origin *origin; /* a reference */
+	enum request_kind kind;
+	enum origin_priority priority;
+	/* The answer is a success: take it. For LIST the body is whole. Sets the verdict. */
+	void (*accept)(struct request *request, struct verdict *verdict);
+	/* The one result, 0 or -errno: calls the caller's done. */
+	void (*finish)(struct request *request, int error);
+	/* Frees the request; the last thing that happens to it. */
+	void (*release)(struct request *request);
+
+	/* The loop thread's. */
+	enum request_state state;
+	struct list link; /* a queue of a lane, or its running requests */
+	struct list all;  /* every request of the loop */
+	uint64_t deadline_ns, due_ns, paused_since_ns;
+	unsigned tries, fixes_done; /* bits by enum fix */
+	unsigned loop;
+	bool paused, cancelled, timed;
+	CURL *easy;
+	struct curl_slist *headers;
+	struct answer answer;
+	struct buf body; /* a listing, or an error document */
+	bool rejected;   /* the answer was refused before its end; verdict says why */
+	struct verdict verdict;
+	char detail[CURL_ERROR_SIZE];
+	char last_text[192]; /* of the last failed try */
+
+	/* The loop's lock. */
+	struct list signal;
+	unsigned signals;
+};
+
+/* Zeroes and fills what must not be zero. Takes a reference of origin. */
+void request_init(struct request *request, enum request_kind kind, struct origin *origin,
+	enum origin_priority priority);
+/* Sets up request->easy for the next try. 0 or -errno (no memory, no credentials), with
+ * verdict->text. */
+int request_prepare(struct request *request, struct verdict *verdict);
+/* What the try that ended with code means. */
+void request_judge(struct request *request, CURLcode code, struct verdict *ret);
+/* How long to wait before try number `tries` + 1: full jitter, at least Retry-After. */
+uint64_t request_pause_ms(unsigned tries, uint64_t retry_after_s);
+
+#endif

@@ -1,0 +1,272 @@
+#include "source.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+
+static bool starts_with(const char *text, const char *start)
+{
+	return !strncmp(text, start, strlen(start));
+}
+
+static size_t without_slashes(const char *text, size_t n)
+{
+	while (n && text[n - 1] == '/')
+		n--;
+	return n;
+}
+
+static bool has_control_bytes(const char *text)
+{
+	for (; *text; text++) {
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			return true;
+	}
+	return false;
+}
+
+static bool valid_bucket(const char *bucket)
+{
+	size_t n = strlen(bucket);
+
+	if (n < 3 || n > 255 || !isalnum((unsigned char)bucket[0]))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (!isalnum((unsigned char)bucket[i]) && !strchr(".-_", bucket[i]))
+			return false;
+	}
+	return !strstr(bucket, "..");
+}
+
+static int parse_s3(const char *text, struct source *ret, struct why *why)
+{
+	const char *bucket = text + strlen("s3://");
+	const char *slash = strchrnul(bucket, '/');
+	const char *prefix = *slash ? slash + 1 : slash;
+	size_t n = without_slashes(prefix, strlen(prefix));
+
+	ret->kind = SOURCE_S3;
+	ret->bucket = strndup(bucket, (size_t)(slash - bucket));
+	if (!ret->bucket || asprintf(&ret->path, "%.*s%s", (int)n, prefix, n ? "/" : "") < 0)
+		return -ENOMEM;
+	if (!valid_bucket(ret->bucket))
+		return why_set(why, -EINVAL,
+			"\"%s\" names no bucket: \"%s\" must be 3 or more letters, digits, dots "
+			"and "
+			"hyphens, as in s3://my-bucket/prefix",
+			text, ret->bucket);
+	if (strlen(ret->path) > 1024)
+		return why_set(why, -EINVAL,
+			"the prefix of \"%.64s...\" is longer than 1,024 bytes, which no key can "
+			"be",
+			text);
+	return asprintf(&ret->text, "s3://%s%s%.*s", ret->bucket, n ? "/" : "", (int)n, prefix) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+static bool valid_port(const char *port)
+{
+	size_t n = strspn(port, "0123456789");
+
+	return n >= 1 && n <= 5 && !port[n] && atoi(port) >= 1 && atoi(port) <= 65535;
+}
+
+/* Splits "host[:port]" or "[v6][:port]"; what is left of text must be exactly that. */
+static bool split_host(char *authority, char **ret_port)
+{
+	char *rest = authority;
+
+	if (*authority == '[') {
+		rest = strchr(authority, ']');
+		if (!rest || rest == authority + 1)
+			return false;
+		if (strspn(authority + 1, "0123456789abcdefABCDEF:.") !=
+			(size_t)(rest - authority - 1))
+			return false;
+		rest++;
+	} else {
+		for (; *rest && *rest != ':'; rest++) {
+			if (!isalnum((unsigned char)*rest) && !strchr(".-_", *rest))
+				return false;
+		}
+		if (rest == authority)
+			return false;
+	}
+	*ret_port = NULL;
+	if (!*rest)
+		return true;
+	if (*rest != ':' || !valid_port(rest + 1))
+		return false;
+	*rest = '\0';
+	*ret_port = rest + 1;
+	return true;
+}
+
+/* The authority in lower case, without the scheme's own port. -EINVAL when it is none. */
+static int normal_host(const char *authority, size_t n, bool tls, char **ret)
+{
+	_cleanup_(freep) char *text = strndup(authority, n);
+	char *port;
+
+	if (!text)
+		return -ENOMEM;
+	for (char *c = text; *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+	if (!split_host(text, &port))
+		return -EINVAL;
+	if (port && atoi(port) == (tls ? 443 : 80))
+		port = NULL;
+	if (port)
+		return asprintf(ret, "%s:%d", text, atoi(port)) < 0 ? -ENOMEM : 0;
+	*ret = steal_pointer(&text);
+	return 0;
+}
+
+/* Where the authority of an http URL begins, NULL for another scheme. */
+static const char *after_scheme(const char *text, bool *ret_tls)
+{
+	*ret_tls = !strncasecmp(text, "https://", 8);
+	if (*ret_tls)
+		return text + 8;
+	return !strncasecmp(text, "http://", 7) ? text + 7 : NULL;
+}
+
+static int refuse_host(
+	const char *what, const char *text, const char *authority, size_t n, struct why *why)
+{
+	/* The URL is not repeated: what stands before the @ may be a password. */
+	if (memchr(authority, '@', n))
+		return why_set(why, -EINVAL,
+			"the %s has a user or password in its URL, which is not supported: give "
+			"the URL without it",
+			what);
+	return why_set(why, -EINVAL,
+		"\"%s\" has no valid host: give http[s]://host[:port]/ for the %s", text, what);
+}
+
+static int parse_http(const char *text, struct source *ret, struct why *why)
+{
+	const char *authority = after_scheme(text, &ret->tls);
+	size_t n = strcspn(authority, "/?#");
+	const char *path = authority + n;
+	size_t path_size;
+	int r;
+
+	ret->kind = SOURCE_HTTP;
+	r = normal_host(authority, n, ret->tls, &ret->host);
+	if (r == -EINVAL)
+		return refuse_host("source", text, authority, n, why);
+	if (r)
+		return r;
+	if (strpbrk(path, "?# \"<>") || has_control_bytes(path))
+		return why_set(why, -EINVAL,
+			"\"%s\" has a query, a fragment or an unencoded character: give "
+			"http[s]://host/path/ and write special characters as %%XX",
+			text);
+	path_size = without_slashes(path, strlen(path));
+	if (asprintf(&ret->path, "%.*s/", (int)path_size, path) < 0)
+		return -ENOMEM;
+	return asprintf(&ret->text, "http%s://%s%s", ret->tls ? "s" : "", ret->host, ret->path) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+static int parse_dir(const char *text, struct source *ret, struct why *why)
+{
+	const char *path = text + strlen("file://");
+	_cleanup_(freep) char *real = NULL;
+
+	ret->kind = SOURCE_DIR;
+	if (*path != '/')
+		return why_set(why, -EINVAL,
+			"\"%s\" is no absolute path: give file:///dir with three slashes", text);
+	real = realpath(path, NULL);
+	if (!real) {
+		int r = -errno;
+
+		return why_set(why, r, "the directory \"%s\" of the source can't be opened: %s",
+			path, strerror(-r));
+	}
+	ret->path = strdup(strcmp(real, "/") ? real : "");
+	if (!ret->path)
+		return -ENOMEM;
+	return asprintf(&ret->text, "file://%s", real) < 0 ? -ENOMEM : 0;
+}
+
+int source_parse(const char *text, struct source *ret, struct why *why)
+{
+	struct source source = {0};
+	bool tls;
+	int r;
+
+	if (starts_with(text, "s3://"))
+		r = parse_s3(text, &source, why);
+	else if (after_scheme(text, &tls))
+		r = parse_http(text, &source, why);
+	else if (starts_with(text, "file://"))
+		r = parse_dir(text, &source, why);
+	else
+		r = why_set(why, -EINVAL,
+			"\"%s\" is no source: give s3://bucket[/prefix], http(s)://host/path/ or "
+			"file:///dir",
+			text);
+	if (r) {
+		source_free(&source);
+		return r;
+	}
+	*ret = source;
+	return 0;
+}
+
+void source_free(struct source *source)
+{
+	free(source->text);
+	free(source->host);
+	free(source->bucket);
+	free(source->path);
+	*source = (struct source){0};
+}
+
+int endpoint_parse(const char *what, const char *text, struct endpoint *ret, struct why *why)
+{
+	struct endpoint endpoint = {0};
+	const char *authority = after_scheme(text, &endpoint.tls);
+	size_t n = authority ? strcspn(authority, "/?#") : 0;
+	int r;
+
+	if (!authority)
+		return why_set(why, -EINVAL,
+			"%s=%s is no URL: give https://host or http://host:port", what, text);
+	if (authority[n] && strcmp(authority + n, "/") != 0)
+		return why_set(why, -EINVAL,
+			"%s=%s has a path: give http[s]://host[:port] only, and bucket and prefix "
+			"in the source",
+			what, text);
+	r = normal_host(authority, n, endpoint.tls, &endpoint.host);
+	if (r == -EINVAL)
+		return refuse_host(what, text, authority, n, why);
+	if (r)
+		return r;
+	*ret = endpoint;
+	return 0;
+}
+
+void endpoint_free(struct endpoint *endpoint)
+{
+	free(endpoint->host);
+	*endpoint = (struct endpoint){0};
+}
+
+bool host_is_loopback(const char *host)
+{
+	size_t n = strcspn(host, ":");
+
+	return (n == 9 && !strncmp(host, "localhost", 9)) || starts_with(host, "127.") ||
+	       starts_with(host, "[::1]");
+}
