@@ -25,7 +25,7 @@ git grep -nIE '[[:blank:]]+$' -- . ':!LICENSE' && die "these lines end with whit
 
 [[ -f $dir/build.ninja ]] || CC=clang meson setup "$dir" >/dev/null
 # Only what the build knows has its flags; headers that the build makes must be there.
-ninja -C "$dir" >/dev/null || die "the code does not compile with clang"
+ninja --quiet -C "$dir" || die "the code does not compile with clang"
 log=$dir/clang-tidy.log
 run-clang-tidy -quiet -j "$(nproc)" -p "$dir" "^$root/(cachefs|prefetch|csi|bench|tests)/.*\.c$" >"$log" 2>/dev/null || {
 	grep -vE '^clang-tidy|warnings? generated' "$log" >&2
