@@ -20,6 +20,11 @@ MNT_DETACH = 2
 KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
+def environment(**more):
+    """Ours, without what it says about object stores elsewhere."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | KEYS | more
+
+
 def wait_until(what, test):
     """Polls; the things waited for have no event that we could wait on."""
     end = time.monotonic() + WAIT_S
@@ -154,8 +159,7 @@ class Cachefs(Side):
         self.store, self.mountpoint = os.path.join(directory, "store"), os.path.join(directory, "mnt")
         os.makedirs(self.mountpoint)
         self.path = os.path.join(self.mountpoint, origin.key)
-        self.environment = {**os.environ, **KEYS, "CACHEFS_STORE": self.store,
-                            "CACHEFS_CONTROL": os.path.join(directory, "control.sock")}
+        self.environment = environment(CACHEFS_STORE=self.store, CACHEFS_CONTROL=os.path.join(directory, "control.sock"))
         self.log = os.path.join(directory, "log")
         with open(self.log, "wb") as log:
             self.daemon = subprocess.Popen([binary, "serve", "--size", str(4 * os.path.getsize(origin.object) + (1 << 30))],
@@ -238,7 +242,7 @@ class Peer(Side):
 
     def start(self):
         os.mkdir(self.cache)
-        self.process = subprocess.Popen(self.arguments(), env={**os.environ, **KEYS, **self.settings()},
+        self.process = subprocess.Popen(self.arguments(), env=environment(**self.settings()),
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(f"the mount by {self.name}", lambda: is_mounted(self.mountpoint) or self.process.poll() is not None)
         if self.process.poll() is not None:
