@@ -143,7 +143,7 @@ def compare(number, work, unit, contenders):
         pairs = [mine / theirs for mine, theirs in zip(values, base_values)]
         row = {
             "number": number, "work": work, "unit": unit, "side": contender.label, "base": base.label,
-            "rounds": len(values),
+            "rounds": len(values), "bytes": contender.samples[0].bytes,
             "median": statistics.median(values), "base_median": statistics.median(base_values[:len(values)]),
             "ratio_of_pairs": statistics.median(pairs), "error": error_of_median(pairs),
             "reader_cpu_s_per_gb": cpu_per_gb(contender.samples, lambda s: s.cpu_s),

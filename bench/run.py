@@ -202,7 +202,9 @@ def number(value, form):
 def cells(row):
     target = "" if row["target"] is None else f"{'≤' if row['unit'] in ('ms', 'origin bytes') else '≥'} {row['target']:.2f}"
     peak = row.get("daemon_peak_rss_bytes")
-    cpu = "" if "cpu_ratio" not in row else f"{row['reader_cpu_s_per_gb']:.3f}+{row['daemon_cpu_s_per_gb']:.3f}"
+    # Of the few bytes that latencies are measured with, CPU time for a GB says nothing.
+    row = row if row.get("bytes", 0) >= 1 << 20 else {**row, "base_cpu_s_per_gb": None, "cpu_ratio": None}
+    cpu = f"{row['reader_cpu_s_per_gb']:.3f}+{row['daemon_cpu_s_per_gb']:.3f}" if row.get("cpu_ratio") else ""
     form = ",.0f" if row["unit"] in ("op/s", "origin bytes") else ",.2f"
     return [row["number"], row["work"], row["side"], f"{row['median']:{form}} {row['unit']}",
             f"{row['base_median']:{form}} ({row['base']})", f"{row['ratio']:.3f}", number(row.get("ratio_of_pairs"), ".3f"),
@@ -239,6 +241,7 @@ def main():
             stop(str(why))
         facts = describe(options, setting)
         results = run_all(setting, options.names)
+        facts["raw_file_extents"] = next((s.raw_extents() for s in setting.sides if s.name == "cachefs"), None)
     print_table(facts, results)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

@@ -194,7 +194,7 @@ class Cachefs(Side):
 
     def make_warm(self):
         load_cache(self.path)
-        wait_until(f"{self.origin.key} becoming warm", lambda: self.status(self.path)["warm"] in (True, 100))
+        wait_until(f"{self.origin.key} becoming warm", lambda: self.status(self.path)["warm"] is True)
         self.check_feature()
         load_cache(self.path)
         self.passthrough_opens = self.count_passthrough_opens()
