@@ -27,4 +27,8 @@ if [[ ! -f $dir/build.ninja ]]; then
 fi
 quietly ninja -C "$dir"
 quietly meson install -C "$dir" --no-rebuild --skip-subprojects
+[[ -x build/prefix/bin/cachefs ]] || {
+	echo "build.sh: the build made no bin/cachefs" >&2
+	exit 1
+}
 echo "$root/build/prefix/bin/cachefs"

@@ -94,4 +94,7 @@ def measure(origin, mountpoint):
 
 if __name__ == "__main__":
     command, *where = sys.argv[1:]
-    {"make": make, "read": measure}[command](*map(Path, where))
+    try:
+        {"make": make, "read": measure}[command](*map(Path, where))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -30,10 +30,10 @@ mounted_on() {
 }
 
 mount_source() {
-	local source=$1 mountpoint
+	local source=$1 mountpoint mounted
 	mountpoint=$(realpath -m -s "${2:-/mnt/cachefs}")
-	if mounted_on "$mountpoint" >/dev/null; then
-		echo "$mountpoint is mounted already."
+	if mounted=$(mounted_on "$mountpoint"); then
+		echo "$mounted is mounted on $mountpoint already."
 	else
 		mkdir -p "$mountpoint"
 		"$cachefs" mount "$source" "$mountpoint"
@@ -41,7 +41,7 @@ mount_source() {
 	fi
 	"$cachefs" status
 	echo
-	echo "To unmount: $cachefs umount $mountpoint"
+	printf "To unmount: %q umount %q\n" "$cachefs" "$mountpoint"
 }
 
 work=
