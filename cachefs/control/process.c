@@ -1,0 +1,50 @@
+#include "process.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t field(const char *status, const char *name)
+{
+	const char *line = strstr(status, name);
+	unsigned long long value = 0;
+
+	if (line)
+		sscanf(line + strlen(name), "%llu", &value);
+	return value;
+}
+
+static unsigned count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	if (!dir)
+		return 0;
+	for (struct dirent *entry; (entry = readdir(dir));)
+		count += entry->d_name[0] != '.';
+	closedir(dir);
+	/* Not the one that counted. */
+	return count - 1;
+}
+
+void process_usage(struct process_usage *ret)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	char text[8192];
+	size_t n = 0;
+
+	if (file) {
+		n = fread(text, 1, sizeof text - 1, file);
+		fclose(file);
+	}
+	text[n] = '\0';
+	*ret = (struct process_usage){
+		.rss_bytes = field(text, "\nVmRSS:") << 10,
+		.anon_bytes = field(text, "\nRssAnon:") << 10,
+		.shmem_bytes = field(text, "\nRssShmem:") << 10,
+		.file_bytes = field(text, "\nRssFile:") << 10,
+		.threads = (unsigned)field(text, "\nThreads:"),
+		.fds = count_fds(),
+	};
+}
