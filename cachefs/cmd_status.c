@@ -1,0 +1,266 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/units.h"
+#include "client/client.h"
+#include "command.h"
+#include "paths.h"
+
+const char status_help[] = "Usage: cachefs status [--json] [--control SOCK] [MOUNTPOINT|PATH]\n"
+			   "The daemon, its store and its volumes; of a mountpoint that volume "
+			   "only; of a path below one\n"
+			   "its version, its size and how much of it is cached.\n"
+			   "Exit status 1 if no daemon runs.\n"
+			   "\n"
+			   "      --json         for programs; all that is known\n"
+			   "      --control SOCK\n"
+			   "  -h, --help\n"
+			   "      --version\n"
+			   "\n"
+			   "Example:\n"
+			   "  cachefs status /mnt/llama/model-00001-of-00004.safetensors\n";
+
+static bool colours(void)
+{
+	const char *no = getenv("NO_COLOR");
+
+	return isatty(STDOUT_FILENO) && !(no && *no);
+}
+
+static const char *bold(void)
+{
+	return colours() ? "\033[1m" : "";
+}
+
+static const char *red(void)
+{
+	return colours() ? "\033[31m" : "";
+}
+
+static const char *plain(void)
+{
+	return colours() ? "\033[0m" : "";
+}
+
+static void print_name(const char *name)
+{
+	printf("%s%-9s%s", bold(), name, plain());
+}
+
+static const char *size_of(const json_t *value, const char *name, char text[16])
+{
+	return format_size(json_number(value, name), text, 16);
+}
+
+static void print_uptime(double seconds)
+{
+	unsigned long minutes = (unsigned long)(seconds / 60);
+
+	if (minutes >= 24 * 60)
+		printf("%lu d %lu h", minutes / 1440, minutes / 60 % 24);
+	else if (minutes >= 60)
+		printf("%lu h %lu min", minutes / 60, minutes % 60);
+	else if (minutes)
+		printf("%lu min", minutes);
+	else
+		printf("%.0f s", seconds);
+}
+
+static void print_daemon(const json_t *daemon)
+{
+	char memory[16];
+
+	print_name("daemon");
+	printf("pid %llu, version %s, up ", json_number(daemon, "pid"),
+		json_text(daemon, "version"));
+	print_uptime(json_real_value(json_object_get(daemon, "uptime_s")));
+	printf(", memory %s, %llu threads, %llu descriptors\n",
+		size_of(daemon, "rss_bytes", memory), json_number(daemon, "threads"),
+		json_number(daemon, "fds"));
+}
+
+static void print_store(const json_t *store)
+{
+	char used[16], capacity[16];
+
+	print_name("store");
+	printf("%s, %s of %s used, %llu objects", json_text(store, "path"),
+		size_of(store, "used_bytes", used), size_of(store, "capacity_bytes", capacity),
+		json_number(store, "objects"));
+	if (!json_is_true(json_object_get(store, "direct_io")))
+		printf(", buffered IO");
+	if (json_is_true(json_object_get(store, "full")))
+		printf(", %sfull%s", red(), plain());
+	putchar('\n');
+}
+
+static void print_features(json_t *features)
+{
+	const char *name, *reason = json_text(features, "passthrough_reason");
+	bool first = true;
+	json_t *value;
+
+	print_name("kernel");
+	json_object_foreach(features, name, value)
+	{
+		if (!json_is_true(value))
+			continue;
+		printf("%s%s", first ? "" : ", ", name);
+		first = false;
+	}
+	first = true;
+	json_object_foreach(features, name, value)
+	{
+		if (!json_is_false(value))
+			continue;
+		printf("%s%s", first ? "; without " : ", ", name);
+		first = false;
+	}
+	if (*reason)
+		printf(" (passthrough: %s)", reason);
+	putchar('\n');
+}
+
+static void print_counters(const json_t *counters)
+{
+	char hit[16], miss[16], bytes[16];
+
+	print_name("reads");
+	printf("%s from the cache, %s after a wait; origin: %s in %llu requests, %llu retries\n",
+		size_of(counters, "hit_bytes", hit), size_of(counters, "miss_bytes", miss),
+		size_of(counters, "origin_bytes", bytes),
+		json_number(counters, "origin_gets") + json_number(counters, "origin_heads") +
+			json_number(counters, "origin_lists"),
+		json_number(counters, "retries"));
+	print_name("store IO");
+	printf("%llu checksum failures, %llu errors, %llu evictions\n",
+		json_number(counters, "checksum_failures"), json_number(counters, "store_errors"),
+		json_number(counters, "evictions"));
+}
+
+static void print_volume(const json_t *volume)
+{
+	const json_t *origin = json_object_get(volume, "origin");
+	const char *state = json_text(origin, "state"), *error = json_text(origin, "last_error");
+	bool away = strcmp(state, "reachable") != 0;
+	char hit[16], miss[16];
+
+	printf("\n%s%s%s on %s (%s, volume %llu", bold(), json_text(volume, "source"), plain(),
+		*json_text(volume, "mountpoint") ? json_text(volume, "mountpoint") : "no path here",
+		json_text(volume, "mode"), json_number(volume, "id"));
+	printf("%s%s)\n", *json_text(volume, "options") ? ", " : "", json_text(volume, "options"));
+	printf("  origin   %s%s%s%s%s\n", away ? red() : "", state, away ? plain() : "",
+		*error ? ", last error: " : "", error);
+	printf("  reads    hits %s, misses %s, stalled %.3f s\n", size_of(volume, "hit_bytes", hit),
+		size_of(volume, "miss_bytes", miss),
+		json_number_value(json_object_get(volume, "stall_seconds")));
+	printf("  opens    %llu, %llu of them passthrough\n", json_number(volume, "opens"),
+		json_number(volume, "passthrough_opens"));
+	printf("  now      %llu nodes, %llu handles, %llu parked requests\n",
+		json_number(volume, "nodes"), json_number(volume, "handles"),
+		json_number(volume, "parked"));
+	if (json_number(volume, "hidden_keys"))
+		printf("  hidden   %llu keys that can't be names\n",
+			json_number(volume, "hidden_keys"));
+	if (json_number(volume, "stale"))
+		printf("  stale    %llu answers older than their ttl\n",
+			json_number(volume, "stale"));
+}
+
+static void print_whole(const json_t *status)
+{
+	const json_t *daemon = json_object_get(status, "daemon");
+	json_t *volume;
+	size_t i;
+
+	print_daemon(daemon);
+	print_store(json_object_get(status, "store"));
+	print_features(json_object_get(daemon, "features"));
+	print_counters(json_object_get(status, "counters"));
+	json_array_foreach(json_object_get(status, "volumes"), i, volume) print_volume(volume);
+}
+
+static void print_path(const json_t *status)
+{
+	unsigned long long size = json_number(status, "size");
+	unsigned long long cached = json_number(status, "cached_bytes");
+	char text[16], cached_text[16];
+
+	print_name("path");
+	printf("%s\n", json_text(status, "path"));
+	if (json_is_true(json_object_get(status, "directory"))) {
+		print_name("files");
+		printf("%llu, %llu warm, %llu pinned\n", json_number(status, "files"),
+			json_number(status, "warm_files"), json_number(status, "pinned_files"));
+	} else {
+		print_name("object");
+		printf("%s\n", json_text(status, "object"));
+		print_name("version");
+		printf("%s\n", json_text(status, "version"));
+	}
+	print_name("size");
+	printf("%s (%llu bytes)\n", format_size(size, text, sizeof text), size);
+	print_name("cached");
+	printf("%s, %.1f %%%s\n", format_size(cached, cached_text, sizeof cached_text),
+		size ? 100.0 * (double)cached / (double)size : 100.0,
+		json_is_true(json_object_get(status, "warm")) ? ", warm" : "");
+	print_name("pinned");
+	printf("%s\n", json_is_true(json_object_get(status, "pinned")) ? "yes" : "no");
+	print_name("upload");
+	printf("%s\n", json_text(status, "upload"));
+}
+
+static int request_url(const char *argument, char **ret, struct why *why)
+{
+	_cleanup_(freep) char *path = NULL, *escaped = NULL;
+
+	if (argument) {
+		path = path_below_mounts(argument);
+		escaped = path ? client_escape(path) : NULL;
+		if (!escaped)
+			return why_set(why, -EINVAL, "can't make '%s' an absolute path", argument);
+	}
+	if (asprintf(ret, "/v1/status%s%s", escaped ? "?path=" : "", escaped ? escaped : "") < 0)
+		return why_set(why, -ENOMEM, "no memory");
+	return 0;
+}
+
+int cmd_status(const struct command *command, int argc, char **argv)
+{
+	static const struct option long_options[] = {
+		{"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS};
+	struct client client = {client_socket(NULL)};
+	_cleanup_(freep) char *url = NULL;
+	bool json = false;
+	json_t *status;
+	struct why why;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+		if (c == OPTION_JSON)
+			json = true;
+		else if (c == OPTION_CONTROL)
+			client.socket = optarg;
+		else
+			return command_other_option(command, c);
+	}
+	if (argc - optind > 1)
+		return command_misused(command, "status takes at most one MOUNTPOINT or PATH");
+	if (request_url(argv[optind], &url, &why) ||
+		client_call(&client, "GET", url, NULL, &status, &why))
+		return command_failed(&why);
+	if (json) {
+		command_print_json(status);
+		return STATUS_DONE;
+	}
+	if (json_object_get(status, "daemon"))
+		print_whole(status);
+	else
+		print_path(status);
+	json_decref(status);
+	return STATUS_DONE;
+}

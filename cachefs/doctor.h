@@ -1,0 +1,32 @@
+/* doctor: what `cachefs doctor` looks at, one file a subject. Nothing is changed. */
+#ifndef DOCTOR_H
+#define DOCTOR_H
+
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include "client/client.h"
+#include "fs/options.h"
+
+enum finding { FINDING_OK, FINDING_WARN, FINDING_FAIL };
+
+struct doctor {
+	json_t *findings; /* [{level, what, says}] */
+	bool failed;
+};
+
+/* One line: what was looked at, and what was found with its remedy. */
+void doctor_say(struct doctor *doctor, enum finding level, const char *what, const char *format,
+	...) __attribute__((format(printf, 4, 5)));
+
+/* Kernel version, features, /dev/fuse, limits. */
+void doctor_kernel(struct doctor *doctor);
+/* The cache directory and its file system. */
+void doctor_store(struct doctor *doctor, const char *store);
+/* The daemon, and what it says about passthrough. */
+void doctor_daemon(struct doctor *doctor, const struct client *client);
+/* Reachability and credentials, by listing one name. */
+void doctor_origin(struct doctor *doctor, const char *source, const struct volume_options *options);
+
+#endif
