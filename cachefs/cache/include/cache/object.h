@@ -8,12 +8,12 @@
  *
  * Invariants
  *  1. Bytes read through one object are of one version: each GET carries the version, and a changed
- * object is -ESTALE.
+ *     object is -ESTALE.
  *  2. N readers of an absent chunk make one GET.
  *  3. Bytes that leave the store through object_read matched their checksum; a chunk that doesn't
- * is dropped and fetched again.
+ *     is dropped and fetched again.
  *  4. object_backing_fd gives a descriptor only of a complete file, verified since the last crash
- * of the machine, whose length, blocks and ctime are those it had when it was completed.
+ *     of the machine, whose length, blocks and ctime are those it had when it was completed.
  */
 #ifndef CACHE_OBJECT_H
 #define CACHE_OBJECT_H
@@ -83,7 +83,7 @@ struct object_read {
 	struct read_piece pieces[OBJECT_READ_PIECES];
 	_Atomic int waiting;
 	_Atomic int error;
-	bool stalled;
+	_Atomic bool stalled;
 	uint64_t started_ns;
 	int n_pieces;
 };

@@ -12,6 +12,7 @@
 #ifndef CACHE_TREE_H
 #define CACHE_TREE_H
 
+#include "base/list.h"
 #include "cache/cache.h"
 #include "origin/origin.h"
 
@@ -36,7 +37,8 @@ struct tree_lookup {
 	void (*done)(struct tree_lookup *lookup, int error);
 	struct origin_attr attr; /* result */
 	uint64_t fresh_ms;       /* how long this may be believed, also of -ENOENT */
-	void *private[12];
+	struct list link;        /* private from here */
+	int result;
 };
 void tree_lookup_start(struct tree_lookup *lookup);
 
@@ -61,7 +63,8 @@ struct tree_list {
 	void (*done)(struct tree_list *list, int error);
 	struct listing *listing; /* result: one reference */
 	uint64_t fresh_ms;
-	void *private[12];
+	struct list link; /* private from here */
+	int result;
 };
 void tree_list_start(struct tree_list *list);
 

@@ -2,9 +2,10 @@
  * store: the cache directory on NVMe: its lock, its format, its space, and the raw files in it.
  *
  *     DIR/FORMAT            "cachefs-store 1\n"; written last when a store is made
- *     DIR/lock              OFD lock (fcntl(2), F_OFD_SETLK) of the one daemon, whose pid stands in
- * it DIR/index/            the index's LMDB environment DIR/raw/ab/<32 hex>   raw files: one
- * version of one object, at its own offsets, sparse, exactly as long as the object
+ *     DIR/lock              OFD lock (fcntl(2), F_OFD_SETLK) of the one daemon; its pid is in it
+ *     DIR/index/            the index's LMDB environment
+ *     DIR/raw/ab/<32 hex>   raw files: one version of one object, at its own offsets, sparse,
+ *                           exactly as long as the object
  *
  * Everything here may block (open, fallocate, fsync) unless it says otherwise; call it from a
  * worker.
@@ -88,8 +89,8 @@ int raw_punch(struct store *store, struct id128 object, uint64_t offset, uint64_
 /*
  * Removes the file unless anyone has it open or mapped (passthrough handles and mappings that
  * outlived them included), which a write lease tells (fcntl(2), F_SETLEASE). No struct raw of it
- * may exist; the caller lets nobody open the object meanwhile. The index has forgotten it already,
- * durably. Where the file system has no leases, the file goes at once and its blocks when its last
+ * may exist; the caller lets nobody open the object meanwhile, and has the index forget it after: a
+ * record without a file is found out when it is opened, a file without a record only takes room. Where the file system has no leases, the file goes at once and its blocks when its last
  * user lets go. 0 (also if there is none), -EBUSY, -EIO.
  */
 int raw_remove(struct store *store, struct id128 object, uint64_t *ret_freed_bytes);

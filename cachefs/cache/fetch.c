@@ -1,0 +1,291 @@
+/*
+ * Fetch: one range GET that covers a run of absent chunks of an object. Bytes go from the socket
+ * into pool buffers, taken one chunk at a time when its first byte arrives, and from there to
+ * waiting readers and to the store.
+ */
+#include "private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A part: large enough that requests cost nothing, small enough that several share a link. */
+#define PART_CHUNKS 16u
+
+struct fetch {
+	struct origin_get get;
+	struct list in_fetches; /* cache.fetches_lock */
+	struct object *object;
+	char *path;
+	uint32_t first, count;
+	uint32_t next; /* of count: the chunk that bytes go to; engine thread */
+	struct chunk *chunks[PART_CHUNKS];
+	struct pool_waiter wait;
+	struct pool_buffer *spare; /* object.lock */
+	bool waiting;              /* object.lock; `wait` is queued or being served */
+	bool finished; /* object.lock; done came while waiting: whoever is later frees */
+};
+
+static void fetch_free(struct fetch *fetch)
+{
+	struct cache *cache = fetch->object->cache;
+
+	pool_buffer_unref(fetch->spare);
+	object_unref(fetch->object);
+	origin_unref(fetch->get.origin);
+	lock_take(&cache->fetches_lock);
+	list_remove(&fetch->in_fetches);
+	if (list_empty(&cache->fetches))
+		cond_broadcast(&cache->fetches_gone);
+	lock_drop(&cache->fetches_lock);
+	free(fetch->path);
+	free(fetch);
+}
+
+static void got_buffer(struct pool_waiter *wait, struct pool_buffer *buffer)
+{
+	struct fetch *fetch = container_of(wait, struct fetch, wait);
+	struct object *object = fetch->object;
+	bool finished;
+
+	lock_take(&object->lock);
+	fetch->spare = buffer;
+	fetch->waiting = false;
+	finished = fetch->finished;
+	/* Under the lock: done takes it first, so the request can't be freed meanwhile. */
+	if (!finished)
+		origin_get_resume(&fetch->get);
+	lock_drop(&object->lock);
+	if (finished)
+		fetch_free(fetch);
+}
+
+/* The buffer for the current chunk; NULL: wait, got_buffer resumes. */
+static struct pool_buffer *take_buffer(struct fetch *fetch)
+{
+	struct object *object = fetch->object;
+	struct pool_buffer *buffer;
+
+	lock_take(&object->lock);
+	buffer = fetch->spare;
+	fetch->spare = NULL;
+	lock_drop(&object->lock);
+	if (buffer)
+		return buffer;
+	buffer = buffer_get(object->cache, POOL_FETCH);
+	if (buffer)
+		return buffer;
+	lock_take(&object->lock);
+	if (!fetch->waiting) {
+		fetch->waiting = true;
+		fetch->wait = (struct pool_waiter){.use = POOL_FETCH, .got = got_buffer};
+	} else {
+		lock_drop(&object->lock);
+		return NULL;
+	}
+	lock_drop(&object->lock);
+	buffer_wait(object->cache, &fetch->wait);
+	return NULL;
+}
+
+void chunk_collect_ready(struct chunk *chunk, struct list *ready)
+{
+	check(lock_held(&chunk->object->lock));
+	list_for_each_safe (link, after, &chunk->waiters) {
+		struct read_piece *piece = container_of(link, struct read_piece, link);
+
+		if (piece->to <= chunk->filled) {
+			list_remove(link);
+			list_append(ready, link);
+		}
+	}
+}
+
+/* Bytes of the current chunk; it has a buffer. Returns how many it took. */
+static size_t fill(struct fetch *fetch, struct chunk *chunk, const uint8_t *bytes, size_t n)
+{
+	struct object *object = fetch->object;
+	struct pool_buffer *buffer;
+	struct list ready;
+	bool full;
+
+	if (n > chunk->size_bytes - chunk->filled)
+		n = chunk->size_bytes - chunk->filled;
+	memcpy(chunk->buffer->bytes + chunk->filled, bytes, n);
+	list_init(&ready);
+	lock_take(&object->lock);
+	chunk->filled += (uint32_t)n;
+	chunk_collect_ready(chunk, &ready);
+	full = chunk->filled == chunk->size_bytes;
+	if (full)
+		chunk->phase = PHASE_KEEP;
+	lock_drop(&object->lock);
+	buffer = pool_buffer_ref(chunk->buffer);
+	if (full) {
+		fetch->chunks[fetch->next++] = NULL;
+		chunk_keep(chunk);
+	}
+	pieces_ready(&ready, buffer);
+	pool_buffer_unref(buffer);
+	return n;
+}
+
+static size_t fetch_data(struct origin_get *get, const uint8_t *bytes, size_t n)
+{
+	struct fetch *fetch = container_of(get, struct fetch, get);
+	struct object *object = fetch->object;
+	size_t taken = 0;
+
+	while (taken < n) {
+		struct chunk *chunk;
+
+		check(fetch->next < fetch->count);
+		chunk = fetch->chunks[fetch->next];
+		if (!chunk->buffer) {
+			struct pool_buffer *buffer = take_buffer(fetch);
+
+			if (!buffer)
+				break;
+			lock_take(&object->lock);
+			chunk->buffer = buffer;
+			lock_drop(&object->lock);
+		}
+		taken += fill(fetch, chunk, bytes + taken, n - taken);
+	}
+	atomic_fetch_add(&object->cache->counters.fetched_bytes, taken);
+	return taken;
+}
+
+/*
+ * The range ended before this chunk had its bytes. Waiters of other origins than the one that
+ * failed ask their own: an error of one identity says nothing about another's.
+ */
+static void chunk_abandoned(struct chunk *chunk, struct origin *origin, int error)
+{
+	struct object *object = chunk->object;
+	struct list failed, others;
+
+	list_init(&failed);
+	list_init(&others);
+	lock_take(&object->lock);
+	list_for_each_safe (link, after, &chunk->waiters) {
+		struct read_piece *piece = container_of(link, struct read_piece, link);
+
+		list_remove(link);
+		list_append(piece->read->reader->origin == origin ? &failed : &others, link);
+	}
+	chunk_state_set(object, chunk->index, CHUNK_ABSENT);
+	chunk_detach(chunk);
+	lock_drop(&object->lock);
+	pieces_failed(&failed, error);
+	pieces_restart(&others);
+	chunk_free(chunk);
+}
+
+static void fetch_done(struct origin_get *get, int error)
+{
+	struct fetch *fetch = container_of(get, struct fetch, get);
+	struct object *object = fetch->object;
+	bool later;
+
+	check(error || fetch->next == fetch->count);
+	lock_take(&object->lock);
+	if (error == -ESTALE)
+		object->changed = true;
+	if (fetch->waiting && pool_cancel(object->cache->pool, &fetch->wait))
+		fetch->waiting = false;
+	fetch->finished = true;
+	later = fetch->waiting;
+	lock_drop(&object->lock);
+	for (uint32_t i = fetch->next; i < fetch->count; i++)
+		chunk_abandoned(fetch->chunks[i], get->origin, error);
+	if (!later)
+		fetch_free(fetch);
+}
+
+/* Makes the run's chunks busy, and counts them in fetch->count. object.lock held. 0, -ESTALE,
+ * -ENOMEM. */
+static int claim(struct fetch *fetch, uint32_t most)
+{
+	struct object *object = fetch->object;
+	uint32_t n = 0;
+
+	check(lock_held(&object->lock));
+	if (object->changed)
+		return -ESTALE;
+	while (n < most && fetch->first + n < object->n_chunks) {
+		uint32_t index = fetch->first + n;
+		struct chunk *chunk;
+
+		if (!object->groups[index / INDEX_GROUP_CHUNKS] ||
+			chunk_state_of(object, index) != CHUNK_ABSENT)
+			break;
+		chunk = chunk_begin(object, index, PHASE_FETCH);
+		if (!chunk)
+			return n ? 0 : -ENOMEM;
+		fetch->count = n + 1;
+		chunk_state_set(object, index, CHUNK_FETCHING);
+		chunk->origin = fetch->get.origin;
+		fetch->chunks[n++] = chunk;
+	}
+	return 0;
+}
+
+int fetch_start(
+	struct reader *reader, uint32_t first, uint32_t count, enum origin_priority priority)
+{
+	struct object *object = reader->object;
+	struct cache *cache = object->cache;
+	struct fetch *fetch = calloc(1, sizeof *fetch);
+	uint64_t end;
+	int r;
+
+	if (!fetch)
+		return -ENOMEM;
+	fetch->path = strdup(reader->path);
+	if (!fetch->path) {
+		free(fetch);
+		return -ENOMEM;
+	}
+	fetch->object = object;
+	fetch->first = first;
+	fetch->get.origin = reader->origin;
+	lock_take(&object->lock);
+	r = claim(fetch, count < PART_CHUNKS ? count : PART_CHUNKS);
+	lock_drop(&object->lock);
+	if (!fetch->count) {
+		free(fetch->path);
+		free(fetch);
+		return r;
+	}
+	object_ref(object);
+	origin_ref(fetch->get.origin);
+	fetch->get.path = fetch->path;
+	fetch->get.offset = (uint64_t)first * CHUNK_SIZE;
+	end = fetch->get.offset + (uint64_t)fetch->count * CHUNK_SIZE;
+	fetch->get.length =
+		(end < object->size_bytes ? end : object->size_bytes) - fetch->get.offset;
+	fetch->get.version = object->version;
+	fetch->get.priority = priority;
+	fetch->get.data = fetch_data;
+	fetch->get.done = fetch_done;
+	lock_take(&cache->fetches_lock);
+	list_append(&cache->fetches, &fetch->in_fetches);
+	lock_drop(&cache->fetches_lock);
+	atomic_fetch_add(&cache->counters.fetches, 1);
+	count = fetch->count;
+	origin_get_start(&fetch->get);
+	return (int)count;
+}
+
+void fetches_cancel_and_wait(struct cache *cache)
+{
+	lock_take(&cache->fetches_lock);
+	/* Each stays in the list until fetch_free, which takes this lock: none can be freed
+	 * meanwhile. */
+	list_for_each (link, &cache->fetches)
+		origin_get_cancel(&container_of(link, struct fetch, in_fetches)->get);
+	while (!list_empty(&cache->fetches))
+		cond_wait(&cache->fetches_gone, &cache->fetches_lock);
+	lock_drop(&cache->fetches_lock);
+}

@@ -1,0 +1,129 @@
+/* What commands ask of one version: its state, and pins. */
+#include "private.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int name_and_id(const struct origin *origin, const char *path,
+	const struct origin_attr *attr, char name[INDEX_NAME_MAX], struct id128 *ret)
+{
+	int r = origin_object_name(origin, path, name, INDEX_NAME_MAX);
+
+	if (!r)
+		object_id(name, &attr->version, attr->size_bytes, ret);
+	return r;
+}
+
+static uint64_t present_bytes(const struct index_object *object)
+{
+	uint64_t bytes = (uint64_t)object->n_present * CHUNK_SIZE;
+
+	return bytes < object->size_bytes ? bytes : object->size_bytes;
+}
+
+int cache_object_status(struct cache *cache, const struct origin *origin, const char *path,
+	const struct origin_attr *attr, struct object_status *ret)
+{
+	struct index_object_record record;
+	char name[INDEX_NAME_MAX];
+	struct object *object;
+	struct id128 id;
+	int r = name_and_id(origin, path, attr, name, &id);
+
+	if (r)
+		return r;
+	object = object_find(cache, id);
+	if (object) {
+		lock_take(&object->lock);
+		object_record(object, &record);
+		lock_drop(&object->lock);
+		object_unref(object);
+	} else {
+		r = index_get_object(cache->index, id, &record);
+		if (r && r != -ENOENT)
+			return r;
+	}
+	*ret = (struct object_status){.size_bytes = attr->size_bytes, .warm = !attr->size_bytes};
+	if (r)
+		return 0;
+	ret->cached_bytes = present_bytes(&record.object);
+	ret->disk_bytes = record.object.disk_bytes;
+	ret->warm = record.object.complete &&
+		    (!record.object.n_chunks ||
+			    record.object.verified_epoch == index_epoch(cache->index));
+	ret->pinned_until_ns = record.object.pinned_until_ns;
+	ret->pinned = ret->pinned_until_ns > clock_wall_ns();
+	return 0;
+}
+
+/* The record of the transaction, or a new one of a version that nothing was cached of. */
+static int record_get(struct index_txn *txn, struct id128 id, const char *name,
+	const struct origin_attr *attr, struct index_object_record *ret)
+{
+	int r = index_txn_get_object(txn, id, ret);
+
+	if (r != -ENOENT)
+		return r;
+	*ret = (struct index_object_record){
+		.object =
+			{
+				.size_bytes = attr->size_bytes,
+				.mtime_ns = attr->mtime_ns,
+				.n_chunks = (uint32_t)((attr->size_bytes + CHUNK_SIZE - 1) /
+						       CHUNK_SIZE),
+				.complete = !attr->size_bytes,
+				.strong = attr->version.strong,
+			},
+	};
+	memcpy(ret->name, name, strlen(name) + 1);
+	memcpy(ret->version, attr->version.text, sizeof ret->version);
+	return 0;
+}
+
+int cache_object_pin(struct cache *cache, const struct origin *origin, const char *path,
+	const struct origin_attr *attr, int64_t until_ns)
+{
+	struct index_object_record record;
+	char name[INDEX_NAME_MAX];
+	struct object *object;
+	struct index_txn *txn;
+	struct id128 id;
+	int r = name_and_id(origin, path, attr, name, &id);
+
+	if (r)
+		return r;
+	/* Memory first: a commit that comes later writes what stands there. */
+	object = object_find(cache, id);
+	if (object) {
+		lock_take(&object->lock);
+		object->pinned_until_ns = until_ns;
+		lock_drop(&object->lock);
+		object_unref(object);
+	}
+	r = index_begin(cache->index, &txn);
+	if (r)
+		return r;
+	r = record_get(txn, id, name, attr, &record);
+	if (!r) {
+		record.object.pinned_until_ns = until_ns;
+		r = index_put_object(txn, id, &record);
+	}
+	if (r) {
+		index_abort(txn);
+		return r;
+	}
+	return index_commit(txn);
+}
+
+int cache_object_evict(struct cache *cache, const struct origin *origin, const char *path,
+	const struct origin_attr *attr, uint64_t *ret_freed_bytes)
+{
+	char name[INDEX_NAME_MAX];
+	struct id128 id;
+	int r = name_and_id(origin, path, attr, name, &id);
+
+	if (r)
+		return r;
+	*ret_freed_bytes = 0;
+	return evict_object(cache, id, ret_freed_bytes);
+}

@@ -1,0 +1,253 @@
+/*
+ * Reads: a read is cut into one piece a chunk; each piece gets a reference of a buffer that holds
+ * its bytes, at once or after waiting at the chunk; when the last has it, done is called with all
+ * of them.
+ */
+#include "private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void read_finish(struct object_read *read)
+{
+	struct cache_counters *counters = &read->reader->object->cache->counters;
+	struct cache_account *account = read->reader->account;
+	int error = atomic_load(&read->error);
+	struct iovec iov[OBJECT_READ_PIECES];
+	struct pool_buffer *buffers[OBJECT_READ_PIECES];
+	int n = read->n_pieces;
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < n; i++) {
+		struct read_piece *piece = &read->pieces[i];
+
+		buffers[i] = piece->buffer;
+		if (!error) {
+			iov[i].iov_base = piece->buffer->bytes + piece->from;
+			iov[i].iov_len = piece->to - piece->from;
+			bytes += iov[i].iov_len;
+		}
+	}
+	if (read->stalled) {
+		uint64_t stall_ns = clock_now_ns() - read->started_ns;
+
+		atomic_fetch_add(&counters->miss_bytes, bytes);
+		atomic_fetch_add(&counters->stall_ns, stall_ns);
+		atomic_fetch_add(&account->miss_bytes, bytes);
+		atomic_fetch_add(&account->stall_ns, stall_ns);
+	} else {
+		atomic_fetch_add(&counters->hit_bytes, bytes);
+		atomic_fetch_add(&account->hit_bytes, bytes);
+		atomic_fetch_add(&counters->store_wait_ns, clock_now_ns() - read->started_ns);
+	}
+	/* The read is the caller's again from here. */
+	read->done(read, error, iov, error ? 0 : n);
+	for (int i = 0; i < n; i++)
+		pool_buffer_unref(buffers[i]);
+}
+
+static void piece_finish(struct read_piece *piece, struct pool_buffer *buffer, int error)
+{
+	struct object_read *read = piece->read;
+	int none = 0;
+
+	piece->buffer = buffer;
+	if (error)
+		atomic_compare_exchange_strong(&read->error, &none, error);
+	if (atomic_fetch_sub(&read->waiting, 1) == 1)
+		read_finish(read);
+}
+
+void pieces_ready(struct list *pieces, struct pool_buffer *buffer)
+{
+	struct list *link;
+
+	while ((link = list_pop(pieces)))
+		piece_finish(
+			container_of(link, struct read_piece, link), pool_buffer_ref(buffer), 0);
+}
+
+void pieces_failed(struct list *pieces, int error)
+{
+	struct list *link;
+
+	/* What a read may fail with is few; anything else the origin or the memory did is an IO
+	 * error to the application. */
+	if (error != -ESTALE && error != -EACCES && error != -ENOENT)
+		error = -EIO;
+	while ((link = list_pop(pieces)))
+		piece_finish(container_of(link, struct read_piece, link), NULL, error);
+}
+
+static void piece_failed(struct read_piece *piece, int error)
+{
+	struct list one;
+
+	list_init(&one);
+	list_append(&one, &piece->link);
+	pieces_failed(&one, error);
+}
+
+enum piece_step { PIECE_READY, PIECE_WAITS, PIECE_FETCH, PIECE_LOAD };
+
+/* What the piece's chunk has for it now. object.lock held. */
+static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_load)
+{
+	struct object *object = piece->read->reader->object;
+	struct chunk *chunk = chunk_busy(object, piece->chunk);
+
+	if (chunk && chunk->phase != PHASE_LOAD && chunk->buffer && piece->to <= chunk->filled) {
+		piece->buffer = pool_buffer_ref(chunk->buffer);
+		return PIECE_READY;
+	}
+	if (chunk) {
+		list_append(&chunk->waiters, &piece->link);
+		if (chunk->phase == PHASE_FETCH)
+			piece->read->stalled = true;
+		return PIECE_WAITS;
+	}
+	piece->buffer = resident_get(&object->cache->resident, object->id, piece->chunk);
+	if (piece->buffer)
+		return PIECE_READY;
+	if (chunk_state_of(object, piece->chunk) == CHUNK_ABSENT)
+		return PIECE_FETCH;
+	chunk = chunk_begin(object, piece->chunk, PHASE_LOAD);
+	if (!chunk)
+		return PIECE_FETCH;
+	chunk->sum = object->groups[piece->chunk / INDEX_GROUP_CHUNKS]
+			     ->sum[piece->chunk % INDEX_GROUP_CHUNKS];
+	list_append(&chunk->waiters, &piece->link);
+	*ret_load = chunk;
+	return PIECE_LOAD;
+}
+
+/* Gets the piece its buffer or a place to wait. count: of how many chunks from this one on the read
+ * is made. */
+static void piece_start(struct read_piece *piece, uint32_t count)
+{
+	struct object_read *read = piece->read;
+	struct object *object = read->reader->object;
+	int r = object_load_group(object, piece->chunk / INDEX_GROUP_CHUNKS);
+
+	while (r >= 0) {
+		struct chunk *load = NULL;
+		enum piece_step step;
+
+		lock_take(&object->lock);
+		step = piece_look(piece, &load);
+		lock_drop(&object->lock);
+		if (step == PIECE_READY)
+			piece_finish(piece, piece->buffer, 0);
+		if (step == PIECE_LOAD)
+			chunk_load(load);
+		if (step != PIECE_FETCH)
+			return;
+		read->stalled = true;
+		/* 0: somebody else was faster; look again. */
+		r = fetch_start(read->reader, piece->chunk, count, ORIGIN_DEMAND);
+	}
+	piece_failed(piece, r);
+}
+
+void pieces_restart(struct list *pieces)
+{
+	struct list *link;
+
+	while ((link = list_pop(pieces)))
+		piece_start(container_of(link, struct read_piece, link), 1);
+}
+
+/* Has what lies ahead of the read fetched, a part at a time. */
+static void read_ahead(struct reader *reader, uint32_t from, uint32_t to)
+{
+	struct object *object = reader->object;
+
+	if (to > object->n_chunks)
+		to = object->n_chunks;
+	while (from < to) {
+		int n;
+
+		if (object_load_group(object, from / INDEX_GROUP_CHUNKS))
+			return;
+		n = fetch_start(reader, from, to - from, ORIGIN_READAHEAD);
+		if (n < 0)
+			return;
+		from += n ? (uint32_t)n : 1;
+	}
+}
+
+void object_read_start(struct object_read *read)
+{
+	struct reader *reader = read->reader;
+	struct object *object = reader->object;
+	uint32_t first, last, ahead_from, ahead_to;
+
+	check(read->size_bytes <= OBJECT_READ_MAX);
+	atomic_init(&read->error, 0);
+	read->stalled = false;
+	read->started_ns = clock_now_ns();
+	read->n_pieces = 0;
+	if (read->offset >= object->size_bytes || !read->size_bytes) {
+		read->done(read, 0, NULL, 0);
+		return;
+	}
+	if (read->size_bytes > object->size_bytes - read->offset)
+		read->size_bytes = (uint32_t)(object->size_bytes - read->offset);
+	first = (uint32_t)(read->offset / CHUNK_SIZE);
+	last = (uint32_t)((read->offset + read->size_bytes - 1) / CHUNK_SIZE);
+	for (uint32_t chunk = first; chunk <= last; chunk++) {
+		struct read_piece *piece = &read->pieces[read->n_pieces++];
+
+		*piece = (struct read_piece){
+			.read = read,
+			.chunk = chunk,
+			.from = chunk == first ? (uint32_t)(read->offset % CHUNK_SIZE) : 0,
+			.to = chunk == last ? (uint32_t)((read->offset + read->size_bytes - 1) %
+							 CHUNK_SIZE) +
+						      1
+					    : CHUNK_SIZE,
+		};
+		list_init(&piece->link);
+	}
+	readahead_note(&reader->readahead, read->offset, read->size_bytes, &ahead_from, &ahead_to);
+	/* One more than the pieces, so that the read can't finish and be gone while this goes on.
+	 */
+	atomic_init(&read->waiting, read->n_pieces + 1);
+	for (int i = 0; i < read->n_pieces; i++)
+		piece_start(&read->pieces[i], (uint32_t)(read->n_pieces - i));
+	read_ahead(reader, ahead_from, ahead_to);
+	if (atomic_fetch_sub(&read->waiting, 1) == 1)
+		read_finish(read);
+}
+
+int reader_new(struct object *object, struct origin *origin, const char *path,
+	struct cache_account *account, struct reader **ret)
+{
+	struct reader *reader = calloc(1, sizeof *reader);
+
+	if (!reader)
+		return -ENOMEM;
+	reader->path = strdup(path);
+	if (!reader->path) {
+		free(reader);
+		return -ENOMEM;
+	}
+	reader->object = object_ref(object);
+	reader->origin = origin_ref(origin);
+	reader->account = account;
+	lock_init(&reader->readahead.lock);
+	*ret = reader;
+	return 0;
+}
+
+void reader_free(struct reader *reader)
+{
+	if (!reader)
+		return;
+	object_unref(reader->object);
+	origin_unref(reader->origin);
+	lock_destroy(&reader->readahead.lock);
+	free(reader->path);
+	free(reader);
+}

@@ -1,0 +1,116 @@
+/* What the files of the tree share. tree.lock guards everything below it; it is never held over a callback or a start. */
+#ifndef CACHE_TREE_PRIVATE_H
+#define CACHE_TREE_PRIVATE_H
+
+#include "listing.h"
+#include "private.h"
+
+/* Listings remembered in memory, in bytes; the index has them all. */
+#define TREE_BYTES_MAX (64u << 20)
+#define TREE_NAMES_MAX 65536u
+/* How long a failed question is not asked again while there is an older answer. */
+#define TREE_RETRY_NS (5 * NS_PER_SEC)
+/* After this time a question to an origin out of reach is answered from what is remembered. */
+#define TREE_PATIENCE_NS (2 * NS_PER_SEC)
+
+/* A directory: its listing, and the question for it. */
+struct dir {
+	struct map_node node;
+	struct list lru;
+	struct tree *tree;
+	char *path;
+	struct listing *listing;  /* the last whole one, fresh or not; NULL */
+	uint64_t fresh_from_ns;   /* monotonic time of it; 0: expired */
+	uint64_t missing_from_ns; /* the origin said that there is none; 0 */
+	uint64_t failed_ns;       /* when the last question failed; 0 */
+	bool large;               /* more than one page: names are asked for one by one */
+	bool index_read;          /* the index was asked */
+	bool asking;              /* a question is under way */
+	bool whole;               /* somebody waits for the whole listing */
+	uint64_t asked_ns;
+	struct list lists, lookups; /* who waits */
+	struct list to_ask;         /* in todo.dirs */
+	struct origin_list request;
+	struct listing_builder builder;
+	struct job job;
+};
+
+/* One name of a large directory, or one that was asked for by itself. */
+struct name {
+	struct map_node node;
+	struct list lru;
+	struct tree *tree;
+	char *path;
+	struct origin_attr attr;
+	bool known, missing;    /* the last answer */
+	uint64_t fresh_from_ns; /* monotonic time of it; 0: expired */
+	uint64_t failed_ns;
+	bool asking;
+	uint64_t asked_ns;
+	struct list lookups; /* who waits */
+	struct list again;   /* who wants an answer that was asked for after they came */
+	struct list to_ask;  /* in todo.names */
+	struct origin_stat request;
+};
+
+struct tree {
+	struct cache *cache;
+	struct origin *origin;
+	struct tree_config config;
+	struct lock lock;
+	struct map dirs, names;
+	struct list dirs_lru, names_lru;
+	size_t bytes;
+	unsigned saves;  /* listings on their way to the index */
+	unsigned asking; /* questions under way; tree_free waits for none */
+	struct cond quiet;
+	struct cond tick;
+	bool ending;
+	pthread_t ticker;
+	struct tree_stats stats;
+};
+
+/* What was found out under the lock, to be done without it. */
+struct todo {
+	struct list lookups, lists; /* to be given their answers */
+	struct list dirs, names;    /* to be asked for */
+};
+void todo_init(struct todo *todo);
+void todo_do(struct todo *todo);
+
+/* tree.c; all with tree.lock held. */
+
+/* True while what was learned at from_ns may be used; *ret_left_ms: for how long. */
+bool tree_fresh(uint64_t from_ns, uint64_t ttl_ms, uint64_t *ret_left_ms);
+bool tree_out_of_reach(struct tree *tree);
+void lookup_answer(struct tree_lookup *lookup, int error, const struct origin_attr *attr,
+	uint64_t fresh_ms, struct todo *todo);
+void list_answer(struct tree_list *list, int error, struct listing *listing, uint64_t fresh_ms,
+	struct todo *todo);
+/* Answers the lookup or has it wait. told: its directory's question was answered just now, however long that stays fresh. */
+void lookup_step(struct tree_lookup *lookup, bool told, struct todo *todo);
+void tree_asking(struct tree *tree);
+void tree_asked(struct tree *tree);
+
+/* tree_names.c; tree.lock held. */
+struct name *name_find(struct tree *tree, const char *path);
+/* Has the lookup wait for the origin's answer about its name. */
+void name_wait(struct tree_lookup *lookup, struct todo *todo);
+/* Without the lock. */
+void name_ask(struct name *name);
+void names_release(struct tree *tree, uint64_t now, struct todo *todo);
+void names_free(struct tree *tree);
+
+/* tree_dirs.c; tree.lock held. */
+/* Made if there is none; NULL: no memory. */
+struct dir *dir_get(struct tree *tree, const char *path, size_t path_size);
+void dir_wait_lookup(struct dir *dir, struct tree_lookup *lookup, struct todo *todo);
+void dir_wait_list(struct dir *dir, struct tree_list *list, struct todo *todo);
+/* Has the directory asked for when it isn't already. */
+void dir_refresh(struct dir *dir, struct todo *todo);
+/* Without the lock. */
+void dir_ask(struct dir *dir);
+void dirs_release(struct tree *tree, uint64_t now, struct todo *todo);
+void dirs_free(struct tree *tree);
+
+#endif
