@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +101,8 @@ static void opener_main(const struct io_job *job, const int gate[2], struct io_r
 {
 	char none;
 
+	/* A driver that is stopped kills our parent only. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	close(gate[1]);
 	if (read(gate[0], &none, 1) != 0)
 		_exit(EXIT_FAILURE);

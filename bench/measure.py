@@ -69,6 +69,8 @@ class Contender:
     prepare: Callable[[], None] = lambda: None        # before each sample, not timed
     check: Callable[[], None] = lambda: None          # after each sample; raises Refused
     rounds: Optional[int] = None                      # takes part only in the first so many
+    optional: bool = False                            # when it fails, the others go on without it
+    failure: Optional[str] = None
     target: Optional[float] = None                    # of the ratio to the first contender
     cpu_target: Optional[float] = None                # highest ratio of CPU seconds for a GB
     samples: list = field(default_factory=list)
@@ -103,9 +105,15 @@ def measure_in_turn(contenders, rounds):
         if turn >= rounds and settled(contenders):
             break
         for contender in contenders:
-            if contender.rounds is not None and turn >= contender.rounds:
+            if contender.failure or (contender.rounds is not None and turn >= contender.rounds):
                 continue
-            sample = take_sample(contender)
+            try:
+                sample = take_sample(contender)
+            except Refused as why:
+                if not contender.optional:
+                    raise
+                contender.failure = str(why)
+                continue
             sums = {s.sum for c in contenders for s in c.samples} | {sample.sum}
             if len(sums - {None}) > 1:
                 raise Refused(f"{contender.label} read other bytes than {contenders[0].label}")
@@ -113,6 +121,8 @@ def measure_in_turn(contenders, rounds):
 
 
 def settled(contenders):
+    if contenders[0].failure:
+        return True
     base = [s.wall_s for s in contenders[0].samples]
     errors = [error_of_median([s.wall_s / b for s, b in zip(c.samples, base)]) for c in contenders[1:] if c.rounds is None]
     return all(error is None or error <= CALM for error in errors)
@@ -135,10 +145,15 @@ def compare(number, work, unit, contenders):
     """A row for each contender, set against the first one."""
     value, more_is_better = UNITS[unit]
     base = contenders[0]
+    if base.failure:
+        raise Refused(base.failure)
     base_values = [value(s) for s in base.samples]
     base_cpu = cpu_per_gb(base.samples, lambda s: s.cpu_s + s.daemon_cpu_s)
     rows = []
     for contender in contenders[1:]:
+        if contender.failure:
+            rows.append({"number": number, "work": f"{work}, {contender.label}", "refused": contender.failure})
+            continue
         values = [value(s) for s in contender.samples]
         pairs = [mine / theirs for mine, theirs in zip(values, base_values)]
         row = {

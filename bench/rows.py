@@ -1,6 +1,7 @@
 """The benchmarks: what each prepares, runs and compares. The numbers are those of docs/BENCHMARKS.md."""
 import os
 from dataclasses import dataclass
+from functools import wraps
 from typing import Optional
 
 from measure import Contender, Refused, compare, drop_caches, load_cache, measure_in_turn
@@ -35,23 +36,34 @@ class Setting:
         return os.path.getsize(self.origin.object)
 
 
+def measured(function):
+    """For functions that measure one piece of work: what can't be measured becomes a row that says why, and leaves the
+    other rows standing."""
+    @wraps(function)
+    def run(setting, number, work, *arguments, **more):
+        setting.tell(f"{number} {work}")
+        try:
+            return function(setting, number, work, *arguments, **more)
+        except Refused as why:
+            return [{"number": number, "work": work, "refused": str(why)}]
+
+    return run
+
+
 def rounds_of(side):
     return PEER_ROUNDS if side.is_peer else None
 
 
-def warm_row(setting, number, work, unit, arguments, prepare, target, cpu_target=None, stdin=""):
+def warm_row(setting, number, work, unit, arguments, *, prepare, target, cpu_target=None, stdin=""):
     """All sides hold the object; arguments are those of cachefs-bench-io, without the file."""
     mode, *options = arguments
 
     def contender(side):
-        def check():
-            side.check_passthrough()
-
         return Contender(side.name, [setting.io, mode, side.path, *options], stdin=stdin, pid=side.pid,
-                         prepare=lambda: prepare(side), check=check, rounds=rounds_of(side),
-                         target=None if side.is_peer else target, cpu_target=None if side.is_peer else cpu_target)
+                         prepare=lambda: prepare(side), check=side.check_passthrough, rounds=rounds_of(side),
+                         optional=side.is_peer, target=None if side.is_peer else target,
+                         cpu_target=None if side.is_peer else cpu_target)
 
-    setting.tell(f"{number} {work}")
     contenders = [contender(side) for side in (setting.native, *setting.sides)]
     measure_in_turn(contenders, setting.rounds)
     return compare(number, work, unit, contenders)
@@ -65,46 +77,50 @@ def not_in_ram(_side):
     drop_caches()
 
 
-def fill_page_cache(setting):
+@measured
+def page_cache_row(setting, number, work, *arguments, **more):
     """From nothing, and with equal reads: how a file came into the page cache decides the size of its folios, which
     moves the speed of a mapping several times over."""
     drop_caches()
     for side in (setting.native, *setting.sides):
         load_cache(side.path)
+    return warm_row(setting, number, work, *arguments, prepare=in_ram, **more)
+
+
+@measured
+def cold_ram_row(setting, number, work, *arguments, **more):
+    return warm_row(setting, number, work, *arguments, prepare=not_in_ram, **more)
 
 
 def warm_sequential(setting):
-    fill_page_cache(setting)
-    return warm_row(setting, "1", "sequential, page cache", "GB/s", ["seq", "--loops", "4"], in_ram, 0.97, 1.05)
+    yield from page_cache_row(setting, "1", "sequential, page cache", "GB/s", ["seq", "--loops", "4"], target=0.97,
+                              cpu_target=1.05)
 
 
 def warm_disk(setting):
-    return (warm_row(setting, "2", "sequential, cold RAM, buffered", "GB/s", ["seq"], not_in_ram, 0.97)
-            + warm_row(setting, "2", "sequential, cold RAM, O_DIRECT QD4", "GB/s", ["seq", "--direct", "--depth", "4"],
-                       not_in_ram, 0.97))
+    for how, options in (("buffered", []), ("O_DIRECT QD4", ["--direct", "--depth", "4"])):
+        yield from cold_ram_row(setting, "2", f"sequential, cold RAM, {how}", "GB/s", ["seq", *options], target=0.97)
 
 
 def random_reads(setting):
-    def row(kib, depth, ops, target):
-        return warm_row(setting, "3", f"random {kib} KiB, O_DIRECT QD{depth}", "op/s",
-                        ["rand", "--direct", "--block", str(kib << 10), "--depth", str(depth), "--ops", str(ops)],
-                        not_in_ram, target)
-
+    for kib, depth, ops, target in ((4, 1, 4096, 0.97), (4, 32, 32768, 0.97), (128, 1, 2048, 0.99), (128, 32, 8192, 0.99)):
+        yield from cold_ram_row(setting, "3", f"random {kib} KiB, O_DIRECT QD{depth}", "op/s",
+                                ["rand", "--direct", "--block", str(kib << 10), "--depth", str(depth), "--ops", str(ops)],
+                                target=target)
     small = ["rand", "--block", "4096", "--ops"]
-    rows = (row(4, 1, 4096, 0.97) + row(4, 32, 32768, 0.97) + row(128, 1, 2048, 0.99) + row(128, 32, 8192, 0.99)
-            + warm_row(setting, "3", "random 4 KiB, buffered, cold RAM", "op/s", [*small, "4096"], not_in_ram, 0.97))
-    fill_page_cache(setting)
-    return rows + warm_row(setting, "3", "random 4 KiB, page cache", "op/s", [*small, "262144"], in_ram, 0.97)
+    yield from cold_ram_row(setting, "3", "random 4 KiB, buffered, cold RAM", "op/s", [*small, "4096"], target=0.97)
+    yield from page_cache_row(setting, "3", "random 4 KiB, page cache", "op/s", [*small, "262144"], target=0.97)
 
 
 def mapped(setting):
     tensors = "".join(f"{offset} {size}\n" for offset, size in setting.tensors)
-    rows = (warm_row(setting, "4", "mmap, cold RAM, file order", "GB/s", ["mmap"], not_in_ram, 0.95)
-            + warm_row(setting, "4", "mmap, cold RAM, tensor order", "GB/s", ["mmap", "--ranges"], not_in_ram, 0.95,
-                       stdin=tensors))
-    fill_page_cache(setting)
-    rows += warm_row(setting, "4", "mmap, page cache, tensor order", "GB/s", ["mmap", "--ranges"], in_ram, 0.95, stdin=tensors)
-    return rows + mapped_while_downloading(setting)
+    yield from cold_ram_row(setting, "4", "mmap, cold RAM, file order", "GB/s", ["mmap"], target=0.95)
+    yield from cold_ram_row(setting, "4", "mmap, cold RAM, tensor order", "GB/s", ["mmap", "--ranges"], target=0.95,
+                            stdin=tensors)
+    yield from page_cache_row(setting, "4", "mmap, page cache, tensor order", "GB/s", ["mmap", "--ranges"], target=0.95,
+                              stdin=tensors)
+    for side in setting.from_origin:
+        yield from mapped_while_downloading(setting, "4", f"mmap while downloading, {side.name}", side)
 
 
 def cold_contender(setting, side, label, arguments, expected_bytes, **more):
@@ -121,25 +137,20 @@ def cold_contender(setting, side, label, arguments, expected_bytes, **more):
             raise Refused(f"{side.name} held the object already: this was no cold read")
 
     return Contender(label, [setting.io, mode, side.path, *options], pid=side.pid, prepare=prepare, check=check,
-                     rounds=rounds_of(side), **more)
+                     rounds=rounds_of(side), optional=side.is_peer, **more)
 
 
-def mapped_while_downloading(setting):
+@measured
+def mapped_while_downloading(setting, number, work, side):
     """Against the eager read of the same side: the time of the lazy one is what a loader waits longer."""
-    rows = []
-    for side in setting.from_origin:
-        work = "mmap while downloading"
-        setting.tell(f"4 {work}: {side.name}")
-        contenders = [cold_contender(setting, side, f"{side.name}, eager read", ["seq"], setting.size),
-                      cold_contender(setting, side, side.name, ["mmap"], setting.size,
-                                     target=None if side.is_peer else 1.1)]
-        measure_in_turn(contenders, setting.rounds)
-        rows += compare("4", work, "ms", contenders)
-    return rows
+    contenders = [cold_contender(setting, side, f"{side.name}, eager read", ["seq"], setting.size),
+                  cold_contender(setting, side, side.name, ["mmap"], setting.size, target=None if side.is_peer else 1.1)]
+    measure_in_turn(contenders, setting.rounds)
+    return compare(number, work, "ms", contenders)
 
 
+@measured
 def against_curl(setting, number, work, unit, curl_arguments, io_arguments, expected_bytes, target, cpu_target=None):
-    setting.tell(f"{number} {work}")
     curl = Contender("libcurl", [setting.curl, setting.origin.url, *curl_arguments],
                      prepare=lambda: load_cache(setting.origin.object))
     contenders = [curl] + [
@@ -151,26 +162,23 @@ def against_curl(setting, number, work, unit, curl_arguments, io_arguments, expe
 
 
 def cold_read(setting):
-    whole = [str(setting.size)]
-    return (against_curl(setting, "5", "cold, 1 reader, unshaped", "GB/s", whole, ["seq"], setting.size, 0.75, 2.0)
-            + against_curl(setting, "5", "cold, 4 readers, unshaped", "GB/s", whole, ["parallel", "--workers", "4"],
-                           setting.size, 0.75, 2.0))
+    for readers, arguments in ((1, ["seq"]), (4, ["parallel", "--workers", "4"])):
+        yield from against_curl(setting, "5", f"cold, {readers} reader{'s' * (readers > 1)}, unshaped", "GB/s",
+                                [str(setting.size)], arguments, setting.size, 0.75, 2.0)
 
 
 def cold_first(setting):
-    return against_curl(setting, "6", "cold, first 4 KiB", "ms", ["4096", "--part", "4096"],
-                        ["seq", "--length", "4096", "--block", "4096"], 4096, 1.10)
+    yield from against_curl(setting, "6", "cold, first 4 KiB", "ms", ["4096", "--part", "4096"],
+                            ["seq", "--length", "4096", "--block", "4096"], 4096, 1.10)
 
 
 def many_openers(setting):
-    rows = []
     for side in setting.from_origin:
-        setting.tell(f"11 {OPENERS} openers: {side.name}")
-        rows.append(openers_row(setting, side))
-    return rows
+        yield from openers_row(setting, "11", f"{OPENERS} openers of one cold object, {side.name}", side)
 
 
-def openers_row(setting, side):
+@measured
+def openers_row(setting, number, work, side):
     ratios, gets, walls, peak = [], [], [], 0
     for _ in range(1 if side.is_peer else min(OPENER_ROUNDS, setting.rounds)):
         sent = {}
@@ -187,12 +195,11 @@ def openers_row(setting, side):
         gets.append(now["get"] - sent["get"])
         walls.append(contender.samples[0].wall_s)
         peak = max(peak, contender.peak_bytes)
-    target = None if side.is_peer else 1.01
-    return {"number": "11", "work": f"{OPENERS} openers of one cold object", "unit": "origin bytes", "side": side.name,
-            "base": "object size", "rounds": len(ratios), "median": max(ratios) * setting.size,
-            "base_median": setting.size, "ratio": max(ratios), "gets": max(gets), "daemon_peak_rss_bytes": peak,
-            "target": target,
-            "verdict": None if target is None else "met" if max(ratios) <= target else "missed", "values": ratios, "wall_s": walls}
+    worst, target = max(ratios), None if side.is_peer else 1.01
+    return [{"number": number, "work": work, "unit": "origin bytes", "side": side.name, "base": "object size",
+             "rounds": len(ratios), "median": worst * setting.size, "base_median": setting.size, "ratio": worst,
+             "gets": max(gets), "daemon_peak_rss_bytes": peak, "target": target,
+             "verdict": None if target is None else "met" if worst <= target else "missed", "values": ratios, "wall_s": walls}]
 
 
 @dataclass
@@ -200,7 +207,7 @@ class Benchmark:
     number: str
     name: str
     about: str
-    run: object
+    rows: object  # called with the setting; yields rows
     needs_warm: bool
 
 
@@ -220,8 +227,13 @@ def benchmark_named(name) -> Optional[Benchmark]:
 
 
 def run_benchmark(setting, benchmark):
-    if benchmark.needs_warm:
-        for side in setting.sides:
+    results = []
+    try:
+        for side in setting.sides if benchmark.needs_warm else ():
             setting.tell(f"{benchmark.number} warming {side.name}")
             side.make_warm()
-    return benchmark.run(setting)
+        for row in benchmark.rows(setting):
+            results.append(row)
+    except Refused as why:
+        results.append({"number": benchmark.number, "work": benchmark.name, "refused": str(why)})
+    return results
