@@ -173,10 +173,10 @@ void origin_count(struct origin *origin, enum request_kind kind, const struct ve
 	uint64_t *counts[] = {[REQUEST_GET] = stats->gets,
 		[REQUEST_HEAD] = stats->heads,
 		[REQUEST_LIST] = stats->lists};
-	bool was_reachable;
+	bool is_news;
 
 	lock_take(&origin->lock);
-	was_reachable = stats->reachable;
+	is_news = is_error(verdict->outcome) && strcmp(stats->last_error, verdict->text) != 0;
 	counts[kind][verdict->outcome]++;
 	if (verdict->step == STEP_RETRY || verdict->step == STEP_AGAIN)
 		stats->retries++;
@@ -189,7 +189,8 @@ void origin_count(struct origin *origin, enum request_kind kind, const struct ve
 		stats->last_error_wall_ns = clock_wall_ns();
 	}
 	lock_drop(&origin->lock);
-	if (was_reachable && is_error(verdict->outcome))
+	/* A fault that lasts is one line, not one for each try. */
+	if (is_news)
 		log_warn("origin_error", "source=%s error=%s", origin->source, verdict->text);
 }
 

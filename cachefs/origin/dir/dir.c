@@ -55,7 +55,7 @@ static struct dir *dir_of(const struct origin *origin)
 static int open_beneath(const struct dir *dir, const char *path, uint64_t flags)
 {
 	struct open_how how = {
-		.flags = flags | O_CLOEXEC | O_NONBLOCK,
+		.flags = flags | O_CLOEXEC,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
 	};
 	long fd;
@@ -192,7 +192,7 @@ static int get_run(struct dir_get *own)
 	struct origin_get *get = own->get;
 
 	if (own->fd < 0)
-		own->fd = open_beneath(dir_of(own->origin), get->path, O_RDONLY);
+		own->fd = open_beneath(dir_of(own->origin), get->path, O_RDONLY | O_NONBLOCK);
 	if (own->fd < 0)
 		return own->fd == -ENOENT ? -ESTALE : own->fd;
 	while (own->received < get->length) {

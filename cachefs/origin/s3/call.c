@@ -282,16 +282,22 @@ static bool apply_fix(struct request *request, enum fix fix, const char *region)
 	return false;
 }
 
-/* A HEAD has no body, so its status and region header must do. */
-static void suspect_region(const struct request *request, const char *region, struct verdict *ret)
+/* Another region's answer need not say so in a code: a HEAD has no body. Where its headers don't name
+ * the region either, the LIST that runs beside it learns it, so a HEAD waits and tries again once. */
+static void suspect_region(struct request *request, const char *region, struct verdict *ret)
 {
 	struct s3 *s3 = s3_of(request->origin);
+	long status = request->answer.status;
 	bool differs;
 
-	if (ret->step != STEP_FAIL ||
-		(request->answer.status != 301 && request->answer.status != 307 &&
-			request->answer.status != 400))
+	if (ret->step != STEP_FAIL || (status != 301 && status != 307 && status != 400) ||
+		request->fixes_done & 1u << FIX_REGION)
 		return;
+	if (request->kind == REQUEST_HEAD && !*region) {
+		request->fixes_done |= 1u << FIX_REGION;
+		ret->step = STEP_RETRY;
+		return;
+	}
 	lock_take(&s3->lock);
 	differs = strcmp(s3->region, region) != 0;
 	lock_drop(&s3->lock);
