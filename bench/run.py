@@ -231,7 +231,8 @@ def print_table(facts, results):
 def main():
     options = parse_arguments()
     check_machine(options)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for stopping in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stopping, lambda *_: sys.exit("bench/run.py: stopped"))
     with contextlib.ExitStack() as stack:
         directory = tempfile.mkdtemp(prefix="cachefs-bench-", dir=options.dir)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
