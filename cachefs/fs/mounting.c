@@ -1,0 +1,234 @@
+#include "mounting.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "mountinfo.h"
+
+#define REMOVE_ROUNDS 1024
+
+static int load(struct mountinfo *ret, struct why *why)
+{
+	int r = mountinfo_load(ret);
+
+	return r ? why_set(why, r, "/proc/self/mountinfo: %s", strerror(-r)) : 0;
+}
+
+static int check_no_mount(const char *path, struct mount_id *ret_mounted, struct why *why)
+{
+	struct mountinfo info;
+	const struct mount *mount;
+	int r = load(&info, why);
+
+	if (r)
+		return r;
+	mount = mountinfo_at(&info, path);
+	if (mount) {
+		*ret_mounted = (struct mount_id){mount->major, mount->minor};
+		r = why_set(why, -EBUSY,
+			"%s is a mount already (%s of %s); unmount it first, or give another "
+			"directory",
+			path, mount->type, mount->source);
+	}
+	mountinfo_free(&info);
+	return r;
+}
+
+static int check_empty(const char *path, struct why *why)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	bool empty = true;
+
+	if (!dir && errno == ENOTDIR)
+		return why_set(why, -ENOTDIR, "%s is no directory; give an empty one", path);
+	if (!dir)
+		return why_set(why, -errno, "%s: %s", path, strerror(errno));
+	while (empty && (entry = readdir(dir)))
+		empty = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..");
+	closedir(dir);
+	return empty ? 0
+		     : why_set(why, -ENOTEMPTY,
+			       "%s is not empty, and a mount would hide what is in it; give an "
+			       "empty directory",
+			       path);
+}
+
+int mounting_check(
+	const char *mountpoint, char **ret, struct mount_id *ret_mounted, struct why *why)
+{
+	_cleanup_(freep) char *path = strdup(mountpoint), *real = NULL;
+	int r;
+
+	*ret_mounted = (struct mount_id){0};
+	if (!path)
+		return why_set(why, -ENOMEM, "out of memory");
+	if (path_normalize(path))
+		return why_set(why, -EINVAL, "mountpoint %s: give an absolute path without ..",
+			mountpoint);
+	r = check_no_mount(path, ret_mounted, why);
+	if (r)
+		return r;
+	real = realpath(path, NULL);
+	if (!real && errno == ENOENT)
+		return why_set(
+			why, -ENOENT, "mountpoint %s does not exist; make the directory", path);
+	if (!real)
+		return why_set(why, -errno, "mountpoint %s: %s", path, strerror(errno));
+	r = check_no_mount(real, ret_mounted, why);
+	if (!r)
+		r = check_empty(real, why);
+	if (!r)
+		*ret = steal_pointer(&real);
+	return r;
+}
+
+static int find_mount(const char *mountpoint, struct mount_id *ret, struct why *why)
+{
+	struct mountinfo info;
+	const struct mount *mount;
+	int r = load(&info, why);
+
+	if (r)
+		return r;
+	mount = mountinfo_at(&info, mountpoint);
+	if (mount && mount_is_ours(mount))
+		*ret = (struct mount_id){mount->major, mount->minor};
+	else
+		r = why_set(why, -EIO, "%s was mounted, and is no mount of ours now", mountpoint);
+	mountinfo_free(&info);
+	return r;
+}
+
+int mounting_new(int device, const char *source, const char *mountpoint, bool allow_other,
+	struct mount_id *ret, struct why *why)
+{
+	char data[256];
+	int r;
+
+	snprintf(data, sizeof data,
+		"fd=%d,rootmode=40000,user_id=%u,group_id=%u,default_permissions%s", device,
+		geteuid(), getegid(), allow_other ? ",allow_other" : "");
+	if (mount(source, mountpoint, MOUNT_TYPE, MS_RDONLY | MS_NOSUID | MS_NODEV, data) < 0) {
+		r = -errno;
+		return why_set(why, r, "mounting on %s: %s%s", mountpoint, strerror(-r),
+			r == -EPERM ? "; the daemon needs CAP_SYS_ADMIN, run it as root" : "");
+	}
+	r = find_mount(mountpoint, ret, why);
+	if (r)
+		umount2(mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH);
+	return r;
+}
+
+int mounting_bind(struct mount_id id, const char *mountpoint, struct why *why)
+{
+	struct mountinfo info;
+	const struct mount *from;
+	int r = load(&info, why);
+
+	if (r)
+		return r;
+	from = mountinfo_of(&info, id.major, id.minor, true);
+	if (!from)
+		r = -ENOENT;
+	else if (mount(from->mountpoint, mountpoint, NULL, MS_BIND, NULL) < 0)
+		r = why_set(why, -errno, "binding %s to %s: %s", from->mountpoint, mountpoint,
+			strerror(errno));
+	mountinfo_free(&info);
+	return r;
+}
+
+int mounting_remove(const char *mountpoint, bool force, struct why *why)
+{
+	_cleanup_(freep) char *path = strdup(mountpoint);
+	struct mountinfo info;
+	const struct mount *mount;
+	int r;
+
+	if (!path)
+		return why_set(why, -ENOMEM, "out of memory");
+	if (path_normalize(path))
+		return why_set(why, -EINVAL, "mountpoint %s: give an absolute path without ..",
+			mountpoint);
+	r = load(&info, why);
+	if (r)
+		return r;
+	mount = mountinfo_at(&info, path);
+	if (!mount || !mount_is_ours(mount))
+		r = why_set(why, -EINVAL, "%s is no mount of cachefs; see cachefs status", path);
+	else if (umount2(path, UMOUNT_NOFOLLOW | (force ? MNT_DETACH : 0)) < 0)
+		r = -errno;
+	mountinfo_free(&info);
+	if (r == -EBUSY)
+		return why_set(why, r,
+			"%s is in use: close the files and leave the directories below it, or "
+			"detach it with --force",
+			path);
+	if (r && r != -EINVAL)
+		return why_set(why, r, "unmounting %s: %s", path, strerror(-r));
+	return r;
+}
+
+static bool remove_one(struct mount_id id)
+{
+	struct mountinfo info;
+	const struct mount *mount;
+	bool removed = false;
+
+	if (mountinfo_load(&info))
+		return false;
+	mount = mountinfo_of(&info, id.major, id.minor, false);
+	if (mount)
+		removed = !umount2(mount->mountpoint, UMOUNT_NOFOLLOW) ||
+			  !umount2(mount->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH);
+	mountinfo_free(&info);
+	return removed;
+}
+
+void mounting_remove_all(struct mount_id id)
+{
+	for (int i = 0; i < REMOVE_ROUNDS && remove_one(id); i++)
+		continue;
+}
+
+static int write_text(const char *path, const char *text)
+{
+	_cleanup_(closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		return -errno;
+	return 0;
+}
+
+void mounting_abort(struct mount_id id)
+{
+	char path[64];
+	int r;
+
+	/* The connection's name is its st_dev as the kernel has it: major 0, so the minor. */
+	snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", id.minor);
+	r = write_text(path, "1");
+	if (r)
+		log_warn("abort_failed", "connection=%u error=%s", id.minor, strerror(-r));
+}
+
+void mounting_set_readahead(struct mount_id id, uint64_t bytes)
+{
+	char path[64], text[32];
+	int r;
+
+	snprintf(path, sizeof path, "/sys/class/bdi/%u:%u/read_ahead_kb", id.major, id.minor);
+	snprintf(text, sizeof text, "%llu", (unsigned long long)(bytes >> 10));
+	r = write_text(path, text);
+	if (r)
+		log_warn("readahead_not_set", "path=%s error=%s", path, strerror(-r));
+}

@@ -1,0 +1,403 @@
+#include "nodes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+struct name_key {
+	const struct nodes *nodes;
+	const struct node *parent;
+	const char *name;
+	size_t name_size;
+	enum origin_kind kind;
+};
+
+/* A file and a directory may have had the same name one after the other: the kind is part of the
+ * key, so that the directory's node is found again. */
+static uint64_t name_hash(const struct name_key *key)
+{
+	uint64_t parent_and_kind = key->parent->id << 1 | key->kind;
+
+	return hash64(key->name, key->name_size) ^ hash64(&parent_and_kind, sizeof parent_and_kind);
+}
+
+static bool name_equal(const struct map_node *at, const void *arg)
+{
+	const struct node *node = container_of(at, struct node, by_name);
+	const struct name_key *key = arg;
+
+	return node->parent == key->parent && node->record->kind == key->kind &&
+	       node->record->name_size == key->name_size &&
+	       !memcmp(table_name(key->nodes->table, node->record), key->name, key->name_size);
+}
+
+static struct node *find_name(struct nodes *nodes, const struct name_key *key)
+{
+	struct map_node *at = map_find(&nodes->names, name_hash(key), name_equal, key);
+
+	return at ? container_of(at, struct node, by_name) : NULL;
+}
+
+static void put_slot(struct nodes *nodes, struct node *node)
+{
+	nodes->slots[node->id & TABLE_SLOT_MASK] = node;
+}
+
+static int make_root(struct nodes *nodes, int64_t mtime_ns)
+{
+	struct origin_attr attr = {.kind = ORIGIN_DIR, .mtime_ns = mtime_ns};
+	struct table_node_key key = {.name = "", .attr = &attr};
+	struct node *root = calloc(1, sizeof *root);
+	int r;
+
+	if (!root)
+		return -ENOMEM;
+	r = table_add_node(nodes->table, &key, &root->record);
+	check(!r && root->record->id == TABLE_ROOT_ID);
+	root->id = root->ino = TABLE_ROOT_ID;
+	root->lookups = 1;
+	nodes->root = root;
+	put_slot(nodes, root);
+	return 0;
+}
+
+int nodes_init(struct nodes *nodes, struct table *table, int64_t mtime_ns)
+{
+	int r;
+
+	*nodes = (struct nodes){.table = table};
+	lock_init(&nodes->lock);
+	nodes->slots = calloc(table_max_nodes(table), sizeof(struct node *));
+	r = nodes->slots ? map_init(&nodes->names) : -ENOMEM;
+	if (!r)
+		r = make_root(nodes, mtime_ns);
+	if (r)
+		nodes_free(nodes);
+	return r;
+}
+
+void nodes_free(struct nodes *nodes)
+{
+	uint32_t n = nodes->slots ? table_max_nodes(nodes->table) : 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		check(!nodes->slots[i] || !nodes->slots[i]->refs);
+		free(nodes->slots[i]);
+	}
+	free(nodes->slots);
+	map_destroy(&nodes->names);
+	lock_destroy(&nodes->lock);
+}
+
+static struct node *find_id(struct nodes *nodes, uint64_t id)
+{
+	uint64_t slot = id & TABLE_SLOT_MASK;
+	struct node *node = slot < table_max_nodes(nodes->table) ? nodes->slots[slot] : NULL;
+
+	return node && node->id == id ? node : NULL;
+}
+
+struct node *nodes_get(struct nodes *nodes, uint64_t id)
+{
+	struct node *node;
+
+	lock_take(&nodes->lock);
+	node = find_id(nodes, id);
+	if (node)
+		node->refs++;
+	lock_drop(&nodes->lock);
+	return node;
+}
+
+void node_ref(struct nodes *nodes, struct node *node)
+{
+	lock_take(&nodes->lock);
+	node->refs++;
+	lock_drop(&nodes->lock);
+}
+
+static void supersede(struct nodes *nodes, struct node *node)
+{
+	if (node_is_superseded(node))
+		return;
+	map_remove(&nodes->names, &node->by_name);
+	atomic_store_explicit(&node->record->superseded, 1, memory_order_release);
+}
+
+static void free_if_unused(struct nodes *nodes, struct node *node)
+{
+	if (node->lookups || node->refs || node_is_directory(node))
+		return;
+	check(!node->n_cached && !node->n_passthrough);
+	if (!node_is_superseded(node))
+		map_remove(&nodes->names, &node->by_name);
+	nodes->slots[node->id & TABLE_SLOT_MASK] = NULL;
+	table_remove_node(nodes->table, node->record);
+	free(node);
+}
+
+void node_put(struct nodes *nodes, struct node *node)
+{
+	if (!node)
+		return;
+	lock_take(&nodes->lock);
+	check(node->refs > 0);
+	node->refs--;
+	free_if_unused(nodes, node);
+	lock_drop(&nodes->lock);
+}
+
+static int full(struct nodes *nodes)
+{
+	if (!nodes->full)
+		log_warn("nodes_full", "ceiling=%u names are refused until the kernel forgets some",
+			table_max_nodes(nodes->table));
+	nodes->full = true;
+	return -ENFILE;
+}
+
+static int make_node(struct nodes *nodes, const struct name_key *name,
+	const struct origin_attr *attr, uint64_t ino, struct node **ret)
+{
+	struct origin_attr own = *attr;
+	struct table_node_key key = {name->parent->id, name->name, name->name_size, &own};
+	struct node *node = calloc(1, sizeof *node);
+
+	if (!node)
+		return -ENOMEM;
+	if (own.kind == ORIGIN_DIR)
+		own = (struct origin_attr){
+			.kind = ORIGIN_DIR, .mtime_ns = nodes->root->record->mtime_ns};
+	if (table_add_node(nodes->table, &key, &node->record)) {
+		free(node);
+		return full(nodes);
+	}
+	nodes->full = false;
+	node->id = node->record->id;
+	node->ino = ino;
+	node->parent = (struct node *)name->parent;
+	put_slot(nodes, node);
+	map_insert(&nodes->names, &node->by_name, name_hash(name));
+	*ret = node;
+	return 0;
+}
+
+static bool is_same(struct nodes *nodes, const struct node *node, const struct origin_attr *attr)
+{
+	return attr->kind == ORIGIN_DIR || node_has_version(nodes, node, &attr->version);
+}
+
+static int get_or_make(struct nodes *nodes, const struct name_key *key,
+	const struct origin_attr *attr, uint64_t ino, struct node **ret)
+{
+	struct node *known = find_name(nodes, key);
+	int r;
+
+	if (known && is_same(nodes, known, attr)) {
+		*ret = known;
+		return 0;
+	}
+	if (known)
+		supersede(nodes, known);
+	r = make_node(nodes, key, attr, ino, ret);
+	if (known)
+		free_if_unused(nodes, known);
+	return r;
+}
+
+int nodes_lookup(struct nodes *nodes, struct node *parent, const char *name, size_t name_size,
+	const struct origin_attr *attr, uint64_t fresh_until_ns, struct node **ret)
+{
+	struct name_key key = {nodes, parent, name, name_size, attr->kind};
+	struct node *node;
+	uint64_t ino;
+	char *path;
+	int r = name_size <= TABLE_NAME_MAX ? node_path(nodes, parent, name, name_size, &path)
+					    : -ENAMETOOLONG;
+
+	if (r)
+		return r;
+	ino = path_ino(path);
+	free(path);
+	lock_take(&nodes->lock);
+	r = get_or_make(nodes, &key, attr, ino, &node);
+	if (!r) {
+		node->lookups++;
+		node->refs++;
+		node->fresh_until_ns = fresh_until_ns;
+		*ret = node;
+	}
+	lock_drop(&nodes->lock);
+	return r;
+}
+
+void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t n)
+{
+	struct node *node;
+
+	lock_take(&nodes->lock);
+	node = find_id(nodes, id);
+	if (node) {
+		node->lookups -= n < node->lookups ? n : node->lookups;
+		free_if_unused(nodes, node);
+	}
+	lock_drop(&nodes->lock);
+}
+
+bool nodes_are_plenty(struct nodes *nodes)
+{
+	return nodes_count(nodes) < (uint64_t)table_max_nodes(nodes->table) / 4 * 3;
+}
+
+uint64_t nodes_count(struct nodes *nodes)
+{
+	uint64_t count;
+
+	lock_take(&nodes->lock);
+	count = table_nodes(nodes->table);
+	lock_drop(&nodes->lock);
+	return count;
+}
+
+void nodes_supersede(struct nodes *nodes, struct node *node)
+{
+	check(!node_is_directory(node));
+	lock_take(&nodes->lock);
+	supersede(nodes, node);
+	lock_drop(&nodes->lock);
+}
+
+bool node_is_superseded(const struct node *node)
+{
+	return atomic_load_explicit(&node->record->superseded, memory_order_acquire);
+}
+
+bool node_is_directory(const struct node *node)
+{
+	return node->record->kind == ORIGIN_DIR;
+}
+
+void node_attr(const struct nodes *nodes, const struct node *node, struct origin_attr *ret)
+{
+	const struct table_node *record = node->record;
+
+	*ret = (struct origin_attr){
+		.kind = record->kind,
+		.size_bytes = record->size_bytes,
+		.mtime_ns = record->mtime_ns,
+		.version.strong = record->strong,
+	};
+	strcpy(ret->version.text, table_version(nodes->table, record));
+}
+
+bool node_has_version(
+	const struct nodes *nodes, const struct node *node, const struct origin_version *version)
+{
+	return !strcmp(table_version(nodes->table, node->record), version->text);
+}
+
+int node_path(const struct nodes *nodes, const struct node *node, const char *name,
+	size_t name_size, char **ret)
+{
+	size_t size = name ? name_size : 0;
+	char *path, *at;
+
+	for (const struct node *up = node; up->parent; up = up->parent)
+		size += up->record->name_size + (size != 0);
+	if (size >= ORIGIN_PATH_MAX)
+		return -ENAMETOOLONG;
+	path = malloc(size + 1);
+	if (!path)
+		return -ENOMEM;
+	at = path + size;
+	*at = '\0';
+	if (name) {
+		at -= name_size;
+		memcpy(at, name, name_size);
+	}
+	for (const struct node *up = node; up->parent; up = up->parent) {
+		if (at != path + size)
+			*--at = '/';
+		at -= up->record->name_size;
+		memcpy(at, table_name(nodes->table, up->record), up->record->name_size);
+	}
+	check(at == path);
+	*ret = path;
+	return 0;
+}
+
+uint64_t path_ino(const char *path)
+{
+	uint64_t ino = hash64(path, strlen(path));
+
+	if (!*path)
+		return TABLE_ROOT_ID;
+	return ino > TABLE_ROOT_ID ? ino : ino + 2;
+}
+
+double node_fresh_seconds(struct nodes *nodes, const struct node *node)
+{
+	uint64_t until, now = clock_now_ns();
+
+	lock_take(&nodes->lock);
+	until = node->fresh_until_ns;
+	lock_drop(&nodes->lock);
+	return until > now ? (double)(until - now) / (double)NS_PER_SEC : 0;
+}
+
+static enum claim claim_cached(struct node *node, int *ret_backing_id)
+{
+	node->n_cached++;
+	*ret_backing_id = 0;
+	return CLAIM_CACHED;
+}
+
+static enum claim claim(
+	struct nodes *nodes, struct node *node, bool warm, int backing_id, int *ret_backing_id)
+{
+	if (!node->n_passthrough) {
+		if (node->n_cached && warm && !node_is_superseded(node)) {
+			supersede(nodes, node);
+			return CLAIM_STALE;
+		}
+		if (node->n_cached || !warm)
+			return claim_cached(node, ret_backing_id);
+		if (!backing_id)
+			return CLAIM_NEEDS_BACKING;
+		atomic_store_explicit(&node->record->backing_id, backing_id, memory_order_release);
+	}
+	node->n_passthrough++;
+	*ret_backing_id = atomic_load_explicit(&node->record->backing_id, memory_order_relaxed);
+	return CLAIM_PASSTHROUGH;
+}
+
+enum claim node_claim(
+	struct nodes *nodes, struct node *node, bool warm, int backing_id, int *ret_backing_id)
+{
+	enum claim result;
+
+	lock_take(&nodes->lock);
+	result = claim(nodes, node, warm, backing_id, ret_backing_id);
+	check(!node->n_cached || !node->n_passthrough);
+	lock_drop(&nodes->lock);
+	return result;
+}
+
+int node_unclaim(struct nodes *nodes, struct node *node, enum table_mode mode)
+{
+	unsigned *count = mode == TABLE_PASSTHROUGH ? &node->n_passthrough : &node->n_cached;
+	int to_close = 0;
+
+	lock_take(&nodes->lock);
+	check(*count > 0);
+	--*count;
+	if (mode == TABLE_PASSTHROUGH && !*count)
+		to_close = atomic_exchange(&node->record->backing_id, 0);
+	lock_drop(&nodes->lock);
+	return to_close;
+}

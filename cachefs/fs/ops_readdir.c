@@ -1,0 +1,313 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "fs.h"
+
+#define REPLY_MAX (256u << 10)
+/* The offset after "." is 1, after ".." 2, after the listing's entry i it is i + 3. */
+#define FIRST_ENTRY 2
+
+/* One answer to READDIR or READDIRPLUS, as it grows. */
+struct page {
+	struct fs *fs;
+	fuse_req_t req;
+	struct node *directory;
+	char *path; /* of the directory */
+	struct listing *listing;
+	uint64_t fresh_until_ns;
+	bool plus;
+	char *bytes;
+	size_t size, used;
+	uint64_t *told; /* nodes whose lookups this answer counts */
+	size_t n_told;
+};
+
+static size_t entry_size(const struct page *page, const char *name)
+{
+	return page->plus ? fuse_add_direntry_plus(page->req, NULL, 0, name, NULL, 0)
+			  : fuse_add_direntry(page->req, NULL, 0, name, NULL, 0);
+}
+
+static void add(
+	struct page *page, const char *name, const struct fuse_entry_param *entry, off_t next)
+{
+	char *at = page->bytes + page->used;
+	size_t room = page->size - page->used;
+
+	page->used += page->plus ? fuse_add_direntry_plus(page->req, at, room, name, entry, next)
+				 : fuse_add_direntry(page->req, at, room, name, &entry->attr, next);
+}
+
+static bool fits(const struct page *page, const char *name)
+{
+	return entry_size(page, name) <= page->size - page->used;
+}
+
+/* "." or "..": without a node, since the kernel counts no lookup of them. */
+static bool add_dots(struct page *page, off_t offset)
+{
+	const struct node *node = page->directory;
+	const char *name = offset ? ".." : ".";
+	struct fuse_entry_param entry = {0};
+
+	if (offset && node->parent)
+		node = node->parent;
+	if (!fits(page, name))
+		return false;
+	fs_stat_node(page->fs, node, &entry.attr);
+	add(page, name, &entry, offset + 1);
+	return true;
+}
+
+static uint64_t name_ino(const struct page *page, const struct listing_entry *entry)
+{
+	char path[ORIGIN_PATH_MAX + TABLE_NAME_MAX + 2];
+
+	snprintf(path, sizeof path, "%s%s%s", page->path, *page->path ? "/" : "", entry->name);
+	return path_ino(path);
+}
+
+/* With a node when the listing says enough for one; else the kernel looks up what it needs. */
+static void make_node(
+	struct page *page, const struct listing_entry *entry, struct fuse_entry_param *ret)
+{
+	struct nodes *nodes = &page->fs->nodes;
+	uint64_t now = clock_now_ns();
+	struct node *node;
+
+	if ((!entry->attr_known && entry->attr.kind != ORIGIN_DIR) || !nodes_are_plenty(nodes))
+		return;
+	if (nodes_lookup(nodes, page->directory, entry->name, entry->name_size, &entry->attr,
+		    page->fresh_until_ns, &node))
+		return;
+	ret->ino = node->id;
+	fs_stat_node(page->fs, node, &ret->attr);
+	if (page->fresh_until_ns > now)
+		ret->attr_timeout = ret->entry_timeout =
+			fs_entry_seconds(page->fs, (page->fresh_until_ns - now) / NS_PER_MS);
+	node_put(nodes, node);
+	page->told[page->n_told++] = ret->ino;
+}
+
+static bool add_entry(struct page *page, off_t offset)
+{
+	struct fuse_entry_param entry = {0};
+	struct listing_entry listed;
+
+	listing_get(page->listing, (size_t)(offset - FIRST_ENTRY), &listed);
+	if (listed.name_size > TABLE_NAME_MAX)
+		return true;
+	if (!fits(page, listed.name))
+		return false;
+	fs_stat(page->fs, &listed.attr, name_ino(page, &listed), &entry.attr);
+	if (page->plus)
+		make_node(page, &listed, &entry);
+	add(page, listed.name, &entry, offset + 1);
+	return true;
+}
+
+static void fill(struct page *page, off_t offset)
+{
+	off_t end = FIRST_ENTRY + (off_t)listing_count(page->listing);
+
+	if (offset < 0)
+		return;
+	while (offset < end &&
+		(offset < FIRST_ENTRY ? add_dots(page, offset) : add_entry(page, offset)))
+		offset++;
+}
+
+static void forget_told(struct page *page)
+{
+	for (size_t i = 0; i < page->n_told; i++)
+		nodes_forget(&page->fs->nodes, page->told[i], 1);
+}
+
+static void reply_page(struct page *page, size_t size, off_t offset)
+{
+	int r;
+
+	page->size = size < REPLY_MAX ? size : REPLY_MAX;
+	page->bytes = malloc(page->size + 1);
+	page->told = malloc(sizeof *page->told * (page->size / entry_size(page, "") + 1));
+	r = page->bytes && page->told
+		    ? node_path(&page->fs->nodes, page->directory, NULL, 0, &page->path)
+		    : -ENOMEM;
+	if (!r) {
+		fill(page, offset);
+		if (fuse_reply_buf(page->req, page->bytes, page->used) < 0)
+			forget_told(page);
+	} else {
+		fuse_reply_err(page->req, -r);
+	}
+	free(page->path);
+	free(page->bytes);
+	free(page->told);
+}
+
+/* OPENDIR; or READDIR of a handle that a daemon before this one gave out. */
+struct list_request {
+	struct parked parked;
+	struct fs *fs;
+	struct node *node; /* a directory: no reference needed */
+	struct tree_list list;
+	char *path;
+	struct fuse_file_info info;
+	bool opening, plus;
+	size_t size;
+	off_t offset;
+};
+
+static void release(struct fs *fs, uint64_t fh, uint64_t ino)
+{
+	struct handle *handle = handles_take(&fs->handles, fh, ino);
+
+	handle_put(&fs->handles, handle);
+}
+
+static void reply_opened(struct list_request *request)
+{
+	struct fs *fs = request->fs;
+	struct handle *handle;
+	int r;
+
+	node_ref(&fs->nodes, request->node);
+	handle = handle_new(&fs->handles, request->node, TABLE_DIRECTORY, NULL,
+		listing_ref(request->list.listing));
+	r = handle ? handles_add(&fs->handles, handle, (uint32_t)request->info.flags) : -ENOMEM;
+	if (!r) {
+		handle->fresh_until_ns = fs_fresh_until(request->list.fresh_ms);
+		request->info.fh = handle->fh;
+	}
+	handle_put(&fs->handles, handle);
+	if (r)
+		fuse_reply_err(request->parked.req, -r);
+	else if (fuse_reply_open(request->parked.req, &request->info) < 0)
+		release(fs, request->info.fh, request->node->id);
+}
+
+static void done(struct tree_list *list, int error)
+{
+	struct list_request *request = container_of(list, struct list_request, list);
+	struct page page = {
+		.fs = request->fs,
+		.req = request->parked.req,
+		.directory = request->node,
+		.listing = list->listing,
+		.plus = request->plus,
+	};
+
+	if (parked_claim(&request->parked)) {
+		if (error) {
+			fuse_reply_err(request->parked.req, -error);
+		} else if (request->opening) {
+			reply_opened(request);
+		} else {
+			page.fresh_until_ns = fs_fresh_until(list->fresh_ms);
+			reply_page(&page, request->size, request->offset);
+		}
+	}
+	if (!error)
+		listing_unref(list->listing);
+	free(request->path);
+	parked_end(&request->parked);
+	free(request);
+}
+
+/* Takes over request. 0: it owns the FUSE request. */
+static int start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, struct list_request *request)
+{
+	struct node *node = nodes_get(&fs->nodes, ino);
+	int r = node ? 0 : -ESTALE;
+
+	if (!r && !node_is_directory(node))
+		r = -ENOTDIR;
+	if (!r && !request)
+		r = -ENOMEM;
+	if (!r)
+		r = node_path(&fs->nodes, node, NULL, 0, &request->path);
+	node_put(&fs->nodes, node);
+	if (r) {
+		free(request);
+		return r;
+	}
+	request->fs = fs;
+	request->node = node;
+	request->list.tree = fs->config.tree;
+	request->list.path = request->path;
+	request->list.done = done;
+	parked_begin(&fs->parking, &request->parked, req);
+	tree_list_start(&request->list);
+	return 0;
+}
+
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	struct list_request *request = calloc(1, sizeof *request);
+	int r;
+
+	if (request) {
+		request->opening = true;
+		request->info = *info;
+	}
+	r = start(fs_of(req), req, ino, request);
+	if (r)
+		fuse_reply_err(req, -r);
+}
+
+static void list_again(
+	struct fs *fs, fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus)
+{
+	struct list_request *request = calloc(1, sizeof *request);
+	int r;
+
+	if (request) {
+		request->plus = plus;
+		request->size = size;
+		request->offset = offset;
+	}
+	r = start(fs, req, ino, request);
+	if (r)
+		fuse_reply_err(req, -r);
+}
+
+static void read_directory(
+	fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, uint64_t fh, bool plus)
+{
+	struct fs *fs = fs_of(req);
+	struct handle *handle = handles_get(&fs->handles, fh, ino);
+	struct page page = {.fs = fs, .req = req, .plus = plus};
+
+	if (!handle || !handle->listing) {
+		handle_put(&fs->handles, handle);
+		list_again(fs, req, ino, size, offset, plus);
+		return;
+	}
+	page.directory = handle->node;
+	page.listing = handle->listing;
+	page.fresh_until_ns = handle->fresh_until_ns;
+	reply_page(&page, size, offset);
+	handle_put(&fs->handles, handle);
+}
+
+void op_readdir(
+	fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *info)
+{
+	read_directory(req, ino, size, offset, info->fh, false);
+}
+
+void op_readdirplus(
+	fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *info)
+{
+	read_directory(req, ino, size, offset, info->fh, true);
+}
+
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	release(fs_of(req), info->fh, ino);
+	fuse_reply_err(req, 0);
+}

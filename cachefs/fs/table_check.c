@@ -1,0 +1,156 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "table_layout.h"
+
+struct view {
+	const struct table_header *header;
+	const struct table_node *nodes;
+	const struct table_handle *handles;
+	const char *texts;
+	uint8_t *text_used;
+	uint64_t node_serials, handle_serials; /* ids have smaller ones */
+};
+
+static bool header_is_sane(const struct table_header *header)
+{
+	return header->magic == TABLE_MAGIC && header->version == TABLE_VERSION &&
+	       header->header_size == sizeof *header &&
+	       header->node_size == sizeof(struct table_node) &&
+	       header->handle_size == sizeof(struct table_handle) && header->max_nodes > 1 &&
+	       header->max_nodes <= TABLE_SLOT_MASK && header->max_handles > 1 &&
+	       header->max_handles <= TABLE_SLOT_MASK &&
+	       atomic_load(&header->init.size) <= TABLE_INIT_MAX &&
+	       atomic_load(&header->reply.size) <= TABLE_INIT_MAX;
+}
+
+/* The strings of a record, if they are where they can be: both end within their room. */
+static const char *find_text(struct view *view, const struct table_node *node)
+{
+	size_t room = sizeof node->text, name;
+	const char *text = node->text;
+
+	if (node->long_text > TABLE_LONG_TEXTS)
+		return NULL;
+	if (node->long_text) {
+		if (view->text_used[node->long_text - 1]++)
+			return NULL;
+		text = view->texts + (size_t)(node->long_text - 1) * TABLE_LONG_SIZE;
+		room = TABLE_LONG_SIZE;
+	}
+	name = strnlen(text, room);
+	if (name != node->name_size || name > TABLE_NAME_MAX || name + 1 >= room)
+		return NULL;
+	if (strnlen(text + name + 1, room - name - 1) >= room - name - 1)
+		return NULL;
+	return text;
+}
+
+static const struct table_node *find_node(struct view *view, uint64_t id)
+{
+	uint32_t slot = id & TABLE_SLOT_MASK;
+	const struct table_node *node = &view->nodes[slot];
+
+	if (slot >= view->header->max_nodes || node->id != id || !atomic_load(&node->sum))
+		return NULL;
+	return node;
+}
+
+static bool place_is_sane(struct view *view, const struct table_node *node, const char *text)
+{
+	const struct table_node *parent;
+
+	if (node->id == TABLE_ROOT_ID)
+		return node->parent == 0 && node->kind == ORIGIN_DIR && !*text;
+	parent = find_node(view, node->parent);
+	return parent && parent->kind == ORIGIN_DIR && *text && !strchr(text, '/') &&
+	       parent->id >> TABLE_SLOT_BITS < node->id >> TABLE_SLOT_BITS;
+}
+
+static int check_node(struct view *view, uint32_t slot, struct why *why)
+{
+	const struct table_node *node = &view->nodes[slot];
+	uint64_t sum = atomic_load(&node->sum);
+	const char *text;
+
+	if (!sum)
+		return 0;
+	text = find_text(view, node);
+	if (!text || table_node_sum(node, text) != sum)
+		return why_set(why, -EUCLEAN, "session table: node record %u is damaged", slot);
+	if ((node->id & TABLE_SLOT_MASK) != slot ||
+		node->id >> TABLE_SLOT_BITS >= view->node_serials || node->kind > ORIGIN_DIR ||
+		!place_is_sane(view, node, text))
+		return why_set(why, -EUCLEAN,
+			"session table: node record %u contradicts the others", slot);
+	return 0;
+}
+
+static int check_handle(struct view *view, uint32_t slot, struct why *why)
+{
+	const struct table_handle *handle = &view->handles[slot];
+	uint64_t sum = atomic_load(&handle->sum);
+	const struct table_node *node;
+
+	if (!sum)
+		return 0;
+	if (table_handle_sum(handle) != sum)
+		return why_set(why, -EUCLEAN, "session table: handle record %u is damaged", slot);
+	node = find_node(view, handle->node);
+	if ((handle->fh & TABLE_SLOT_MASK) != slot ||
+		handle->fh >> TABLE_SLOT_BITS >= view->handle_serials || !node ||
+		handle->mode < TABLE_CACHED || handle->mode > TABLE_DIRECTORY ||
+		(handle->mode == TABLE_DIRECTORY) != (node->kind == ORIGIN_DIR))
+		return why_set(why, -EUCLEAN,
+			"session table: handle record %u contradicts the others", slot);
+	return 0;
+}
+
+static int check_records(const struct table_header *header, struct why *why)
+{
+	const char *memory = (const char *)header;
+	_cleanup_(freep) uint8_t *text_used = calloc(TABLE_LONG_TEXTS, 1);
+	struct view view = {
+		.header = header,
+		.nodes = (const void *)(memory + table_nodes_offset()),
+		.handles = (const void *)(memory + table_handles_offset(header)),
+		.texts = memory + table_texts_offset(header),
+		.text_used = text_used,
+		.node_serials = atomic_load(&header->next_node_serial),
+		.handle_serials = atomic_load(&header->next_handle_serial),
+	};
+	int r = 0;
+
+	if (!text_used)
+		return why_set(why, -ENOMEM, "out of memory");
+	for (uint32_t i = 0; !r && i < header->max_nodes; i++)
+		r = check_node(&view, i, why);
+	for (uint32_t i = 0; !r && i < header->max_handles; i++)
+		r = check_handle(&view, i, why);
+	return r;
+}
+
+int table_check(int fd, struct why *why)
+{
+	const struct table_header *header;
+	struct stat st;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return why_set(why, -errno, "session table: %s", strerror(errno));
+	if ((size_t)st.st_size < sizeof *header)
+		return why_set(why, -EUCLEAN, "session table: too short");
+	header = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (header == MAP_FAILED)
+		return why_set(why, -errno, "session table: %s", strerror(errno));
+	if (!header_is_sane(header) || (size_t)st.st_size != table_size(header))
+		r = why_set(why, -EUCLEAN, "session table: not of this version, or damaged");
+	else
+		r = check_records(header, why);
+	munmap((void *)header, (size_t)st.st_size);
+	return r;
+}
