@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "client/client.h"
 #include "command.h"
-#include "mountinfo.h"
 #include "paths.h"
 
 const char umount_help[] =
@@ -64,7 +63,7 @@ int cmd_umount(const struct command *command, int argc, char **argv)
 	if (argc - optind != 1)
 		return command_misused(command, "umount takes one MOUNTPOINT");
 	mountpoint = path_of_mountpoint(argv[optind]);
-	if (!mountpoint || !mountinfo_is_mount(mountpoint)) {
+	if (!mountpoint || !path_is_mount(mountpoint)) {
 		why_set(&why, -EINVAL, "%s is no mount of cachefs: `cachefs status` lists them",
 			argv[optind]);
 		return command_failed(&why);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "mountinfo.h"
+#include "fs/mountinfo.h"
 
 #define SYMLINKS_MAX 16
 
@@ -60,6 +60,32 @@ char *path_absolute(const char *path)
 	return absolute;
 }
 
+/* find: mountinfo_at or mountinfo_above. */
+static bool found_ours(const char *path,
+	const struct mount *(*find)(const struct mountinfo *info, const char *path))
+{
+	struct mountinfo info;
+	const struct mount *mount;
+	bool ours;
+
+	if (mountinfo_load(&info))
+		return false;
+	mount = find(&info, path);
+	ours = mount && mount_is_ours(mount);
+	mountinfo_free(&info);
+	return ours;
+}
+
+bool path_is_mount(const char *path)
+{
+	return found_ours(path, mountinfo_at);
+}
+
+static bool is_below_mount(const char *path)
+{
+	return found_ours(path, mountinfo_above);
+}
+
 /* The parent by realpath, the last component as it is. */
 static char *resolve_parent(const char *absolute)
 {
@@ -102,10 +128,10 @@ char *path_of_mountpoint(const char *path)
 		_cleanup_(freep) char *before = current;
 		_cleanup_(freep) char *target = NULL;
 
-		if (mountinfo_is_mount(before))
+		if (path_is_mount(before))
 			return steal_pointer(&before);
 		current = resolve_parent(before);
-		if (!current || mountinfo_is_mount(current))
+		if (!current || path_is_mount(current))
 			return current;
 		target = read_link(current);
 		if (!target)
@@ -123,7 +149,7 @@ char *path_below_mounts(const char *path)
 	_cleanup_(freep) char *absolute = path_absolute(path);
 	char *real;
 
-	if (!absolute || mountinfo_is_below(absolute))
+	if (!absolute || is_below_mount(absolute))
 		return steal_pointer(&absolute);
 	real = realpath(absolute, NULL);
 	return real ? real : steal_pointer(&absolute);

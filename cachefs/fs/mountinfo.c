@@ -1,4 +1,4 @@
-#include "mountinfo.h"
+#include "fs/mountinfo.h"
 
 #include <errno.h>
 #include <fcntl.h>

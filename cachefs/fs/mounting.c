@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "mountinfo.h"
+#include "fs/mountinfo.h"
 
 #define REMOVE_ROUNDS 1024
 

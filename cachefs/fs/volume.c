@@ -14,7 +14,7 @@
 #include "kernel_features.h"
 #include "fs.h"
 #include "mounting.h"
-#include "mountinfo.h"
+#include "fs/mountinfo.h"
 #include "probe.h"
 
 #define PROBE_TIMEOUT_MS 10000
