@@ -456,7 +456,7 @@ int volumes_mount(struct volumes *volumes, const char *source, const char *mount
 	const char *options, struct why *why)
 {
 	_cleanup_(freep) char *path = NULL, *whole = NULL;
-	struct volume *volume;
+	struct volume *volume = NULL;
 	struct mount_id id;
 	int r = make_volume(volumes, source, options, &volume, &whole, why);
 
