@@ -147,14 +147,18 @@ static void print_volume(const json_t *volume)
 	const json_t *origin = json_object_get(volume, "origin");
 	const char *state = json_text(origin, "state"), *error = json_text(origin, "last_error");
 	bool away = strcmp(state, "reachable") != 0;
-	char hit[16], miss[16];
+	char hit[16], miss[16], cached[16];
+	json_t *mountpoint;
+	size_t i;
 
-	printf("\n%s%s%s on %s (%s, volume %llu", bold(), json_text(volume, "source"), plain(),
-		*json_text(volume, "mountpoint") ? json_text(volume, "mountpoint") : "no path here",
-		json_text(volume, "mode"), json_number(volume, "id"));
-	printf("%s%s)\n", *json_text(volume, "options") ? ", " : "", json_text(volume, "options"));
+	printf("\n%s%s%s (%s, volume %llu%s%s)\n", bold(), json_text(volume, "source"), plain(),
+		json_text(volume, "mode"), json_number(volume, "id"),
+		*json_text(volume, "options") ? ", " : "", json_text(volume, "options"));
+	json_array_foreach(json_object_get(volume, "mountpoints"), i, mountpoint)
+		printf("  on       %s\n", json_string_value(mountpoint));
 	printf("  origin   %s%s%s%s%s\n", away ? red() : "", state, away ? plain() : "",
 		*error ? ", last error: " : "", error);
+	printf("  cached   %s\n", size_of(volume, "cached_bytes", cached));
 	printf("  reads    hits %s, misses %s, stalled %.3f s\n", size_of(volume, "hit_bytes", hit),
 		size_of(volume, "miss_bytes", miss),
 		json_number_value(json_object_get(volume, "stall_seconds")));

@@ -179,7 +179,7 @@ int daemon_run(const struct daemon_config *config, struct why *why)
 		log_info("daemon_start", "version=%s store=%s control=%s", CACHEFS_VERSION,
 			config->store, config->socket);
 		tell_ready(config->ready_fd, "\n");
-		log_info("daemon_end", "reason=%s", wait_for_end(&daemon));
+		log_info("daemon_ending", "reason=%s", wait_for_end(&daemon));
 	}
 	end(&daemon);
 	return r;

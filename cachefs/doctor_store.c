@@ -98,7 +98,7 @@ static void say_holder(struct doctor *doctor, const char *store)
 		return;
 	n = read(fd, pid, sizeof pid - 1);
 	pid[n > 0 ? n : 0] = '\0';
-	pid[strcspn(pid, "\n")] = '\0';
+	pid[strspn(pid, "0123456789")] = '\0';
 	if (lock.l_type == F_UNLCK)
 		doctor_say(doctor, FINDING_OK, "store lock", "free");
 	else

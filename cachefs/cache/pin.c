@@ -14,7 +14,7 @@ static int name_and_id(const struct origin *origin, const char *path,
 	return r;
 }
 
-static uint64_t present_bytes(const struct index_object *object)
+uint64_t index_object_present_bytes(const struct index_object *object)
 {
 	uint64_t bytes = (uint64_t)object->n_present * CHUNK_SIZE;
 
@@ -46,7 +46,7 @@ int cache_object_status(struct cache *cache, const struct origin *origin, const 
 	*ret = (struct object_status){.size_bytes = attr->size_bytes, .warm = !attr->size_bytes};
 	if (r)
 		return 0;
-	ret->cached_bytes = present_bytes(&record.object);
+	ret->cached_bytes = index_object_present_bytes(&record.object);
 	ret->disk_bytes = record.object.disk_bytes;
 	ret->warm = record.object.complete &&
 		    (!record.object.n_chunks ||

@@ -177,6 +177,10 @@ struct cache {
 	struct cache_counters counters;
 };
 
+/* pin.c */
+/* At most a chunk's length too much, when the last chunk is present and another is not. */
+uint64_t index_object_present_bytes(const struct index_object *object);
+
 /* object.c */
 void object_id(const char *name, const struct origin_version *version, uint64_t size_bytes,
 	struct id128 *ret);

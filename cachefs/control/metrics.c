@@ -88,7 +88,7 @@ static void single(
 	struct buf *out, const char *name, const char *type, const char *help, double value)
 {
 	head(out, name, type, help);
-	buf_printf(out, "cachefs_%s %.17g\n", name, value);
+	buf_printf(out, "cachefs_%s %.16g\n", name, value);
 }
 
 static double seconds(uint64_t ns)
@@ -234,7 +234,7 @@ static void write_volumes(struct buf *out, const struct samples *samples)
 	for (size_t m = 0; m < sizeof volume_metrics / sizeof volume_metrics[0]; m++) {
 		head(out, volume_metrics[m].name, volume_metrics[m].type, volume_metrics[m].help);
 		for (size_t i = 0; i < samples->count; i++)
-			buf_printf(out, "cachefs_%s{%s} %.17g\n", volume_metrics[m].name,
+			buf_printf(out, "cachefs_%s{%s} %.16g\n", volume_metrics[m].name,
 				samples->all[i].labels, volume_metrics[m].value(&samples->all[i]));
 	}
 }

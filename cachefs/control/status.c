@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "fs/mountinfo.h"
 #include "process.h"
 #include "targets.h"
 #include "totals.h"
@@ -107,6 +108,26 @@ static void add_work(json_t *value, const struct volume_info *info)
 		value, "stall_seconds", json_real((double)info->account->stall_ns / 1e9));
 }
 
+/* All mounts of the volume's superblock in this namespace. */
+static json_t *mountpoints_json(const struct volume_info *info)
+{
+	json_t *paths = json_array();
+	const struct mount *first;
+	struct mountinfo mounts;
+
+	if (!info->mountpoint[0] || mountinfo_load(&mounts))
+		return paths;
+	first = mountinfo_at(&mounts, info->mountpoint);
+	for (size_t i = 0; first && i < mounts.count; i++) {
+		const struct mount *mount = &mounts.mounts[i];
+
+		if (mount->major == first->major && mount->minor == first->minor)
+			json_array_append_new(paths, json_shown(mount->mountpoint));
+	}
+	mountinfo_free(&mounts);
+	return paths;
+}
+
 static json_t *volume_json(struct volume *volume)
 {
 	struct origin_stats origin;
@@ -120,13 +141,18 @@ static json_t *volume_json(struct volume *volume)
 		json_shown(info.options), "mountpoint", json_shown(info.mountpoint), "mounts",
 		(int)info.mounts, "mode", info.read_only ? "ro" : "rw", "passthrough",
 		info.passthrough, "origin", origin_json(&origin));
+	json_object_set_new(value, "mountpoints", mountpoints_json(&info));
 	add_work(value, &info);
 	add_seen(value, volume);
 	return value;
 }
 
+#define VOLUMES_MAX 4096
+
 struct gather {
 	json_t *volumes;
+	struct origin *origins[VOLUMES_MAX]; /* of volumes, in their order; references */
+	size_t count;
 	uint64_t only; /* id of the one volume to show; 0: all */
 	struct origin_totals totals;
 };
@@ -138,8 +164,25 @@ static void gather_volume(void *arg, struct volume *volume)
 
 	volume_info(volume, &info);
 	origin_totals_add(&gather->totals, volume);
-	if (!gather->only || gather->only == info.id)
-		json_array_append_new(gather->volumes, volume_json(volume));
+	if ((gather->only && gather->only != info.id) || gather->count == VOLUMES_MAX)
+		return;
+	if (!json_array_append_new(gather->volumes, volume_json(volume)))
+		gather->origins[gather->count++] = origin_ref(volume_origin(volume));
+}
+
+/* Afterwards, since it reads the whole index. */
+static void add_cached_bytes(struct control *control, struct gather *gather)
+{
+	_cleanup_(freep) uint64_t *bytes = calloc(gather->count + 1, sizeof *bytes);
+
+	if (bytes &&
+		!cache_origin_bytes(control->config.cache, gather->origins, gather->count, bytes)) {
+		for (size_t i = 0; i < gather->count; i++)
+			json_object_set_new(json_array_get(gather->volumes, i), "cached_bytes",
+				json_integer(integer(bytes[i])));
+	}
+	for (size_t i = 0; i < gather->count; i++)
+		origin_unref(gather->origins[i]);
 }
 
 static json_t *counters_json(const struct cache_stats *cache, const struct origin_totals *origin)
@@ -155,18 +198,23 @@ static json_t *counters_json(const struct cache_stats *cache, const struct origi
 		integer(cache->store_errors), "commits", integer(cache->commits));
 }
 
-/* only: id of the volume to show, 0 for all. */
+/* only: id of the volume to show, 0 for all. NULL: no memory. */
 static json_t *whole_status(struct control *control, uint64_t only)
 {
-	struct gather gather = {.volumes = json_array(), .only = only};
+	_cleanup_(freep) struct gather *gather = calloc(1, sizeof *gather);
 	struct cache_stats stats;
 
+	if (!gather)
+		return NULL;
+	gather->volumes = json_array();
+	gather->only = only;
 	cache_stats(control->config.cache, &stats);
-	volumes_each(control->config.volumes, gather_volume, &gather);
+	volumes_each(control->config.volumes, gather_volume, gather);
+	add_cached_bytes(control, gather);
 	return json_pack("{s:o, s:o, s:o, s:{s:i, s:i, s:i}, s:o, s:{s:I, s:I, s:I}}", "daemon",
 		daemon_json(control), "store", store_json(control, &stats), "volumes",
-		gather.volumes, "uploads", "pending", 0, "bytes", 0, "failed", 0, "counters",
-		counters_json(&stats, &gather.totals), "pool", "buffers",
+		gather->volumes, "uploads", "pending", 0, "bytes", 0, "failed", 0, "counters",
+		counters_json(&stats, &gather->totals), "pool", "buffers",
 		integer(stats.pool_buffers), "in_use", integer(stats.pool_in_use), "waiters",
 		integer(stats.pool_waiters));
 }

@@ -117,6 +117,7 @@ static void status(void **state)
 	assert_string_equal(json_string_value(json_object_get(volume, "mode")), "ro");
 	assert_int_equal(number(volume, "hit_bytes"), 7);
 	assert_int_equal(number(volume, "hidden_keys"), 5);
+	assert_int_equal(number(volume, "cached_bytes"), 77);
 	json_decref(answer);
 }
 

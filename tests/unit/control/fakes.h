@@ -21,7 +21,7 @@ struct fake {
 	char source[256], mountpoint[256], options[256];
 	bool forced;
 	_Atomic int lists, lists_at_once, most_lists_at_once;
-	int references; /* of the volume */
+	int references; /* of the volume and its origin */
 	int evicts, pins, unpins, verifies;
 	int64_t until_ns;
 	bool repaired;
