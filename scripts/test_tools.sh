@@ -54,8 +54,11 @@ make_servers() {
 		[[ $(cat "build/tools/$name.version" 2>/dev/null) == "$server" ]] && continue
 		[[ -n $go ]] || go=$(find_go) || die "the S3 servers of the tests need Go >= $go_minimum: install it"
 		echo "test_tools.sh: building $name (a minute or two)" >&2
-		CGO_ENABLED=0 GOTOOLCHAIN=local GOBIN=$root/build/tools "$go" install "$server" >&2 </dev/null ||
+		CGO_ENABLED=0 GOTOOLCHAIN=local GOBIN=$root/build/tools "$go" install "$server" \
+			>"build/tools/$name.log" 2>&1 </dev/null || {
+			cat "build/tools/$name.log" >&2
 			die "Go could not build $server"
+		}
 		echo "$server" >"build/tools/$name.version"
 	done
 }
