@@ -27,7 +27,8 @@ static bool has_scheme(const char *href)
 	return n && href[n] == ':';
 }
 
-/* What follows the directory's own URL; NULL when the link leads elsewhere. */
+/* What follows the directory's own URL; NULL when the link leads elsewhere, or with path->error when
+ * it can't be decoded. */
 static const char *below_directory(const struct parse *parse, const char *href, struct buf *path)
 {
 	size_t host_size = strlen(parse->origin_url);
@@ -39,8 +40,10 @@ static const char *below_directory(const struct parse *parse, const char *href, 
 	} else if (href[0] == '/' && href[1] == '/') {
 		return NULL;
 	}
-	if (url_decode(path, href, strlen(href), false))
+	if (url_decode(path, href, strlen(href), false)) {
+		path->error = path->error ? path->error : -EINVAL;
 		return NULL;
+	}
 	if (*href != '/')
 		return !strncmp(buf_string(path), "./", 2) ? buf_string(path) + 2
 							   : buf_string(path);

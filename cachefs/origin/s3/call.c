@@ -223,21 +223,18 @@ static bool valid_region(const char *region)
 	return *region && strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(region);
 }
 
-/* Learns the bucket's region from the answer. False when it says nothing new. */
+/* Learns the bucket's region from the answer. True also when another request has learned it while
+ * this one was under way. */
 static bool fix_region(struct request *request, const char *region)
 {
 	struct s3 *s3 = s3_of(request->origin);
-	bool changed;
 
 	if (!valid_region(region))
 		return false;
 	lock_take(&s3->lock);
-	changed = strcmp(s3->region, region) != 0;
-	if (changed)
-		strcpy(s3->region, region);
+	strcpy(s3->region, region);
 	lock_drop(&s3->lock);
-	/* Another request may have learned it while this one was under way. */
-	return changed || !(request->fixes_done & 1u << FIX_REGION);
+	return true;
 }
 
 static bool fix_clock(struct request *request)
@@ -286,9 +283,7 @@ static bool apply_fix(struct request *request, enum fix fix, const char *region)
  * the region either, the LIST that runs beside it learns it, so a HEAD waits and tries again once. */
 static void suspect_region(struct request *request, const char *region, struct verdict *ret)
 {
-	struct s3 *s3 = s3_of(request->origin);
 	long status = request->answer.status;
-	bool differs;
 
 	if (ret->step != STEP_FAIL || (status != 301 && status != 307 && status != 400) ||
 		request->fixes_done & 1u << FIX_REGION)
@@ -298,10 +293,7 @@ static void suspect_region(struct request *request, const char *region, struct v
 		ret->step = STEP_RETRY;
 		return;
 	}
-	lock_take(&s3->lock);
-	differs = strcmp(s3->region, region) != 0;
-	lock_drop(&s3->lock);
-	if (*region && differs) {
+	if (*region) {
 		ret->step = STEP_AGAIN;
 		ret->fix = FIX_REGION;
 	}

@@ -1,0 +1,182 @@
+/* A file:// origin through the engine. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "wait.h"
+
+struct fixture {
+	char dir[32];
+	struct origin_engine *engine;
+	struct origin *origin;
+};
+
+static void make_file(const struct fixture *fixture, const char *name, size_t n)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	for (size_t i = 0; i < n; i++)
+		fputc((int)(i % 251), file);
+	fclose(file);
+}
+
+static void open_dir(struct fixture *fixture)
+{
+	char source[64];
+	struct origin_config config = {.source = source};
+
+	strcpy(fixture->dir, "/tmp/test-origin-XXXXXX");
+	assert_non_null(mkdtemp(fixture->dir));
+	snprintf(source, sizeof source, "file://%s", fixture->dir);
+	assert_int_equal(origin_engine_new(&fixture->engine), 0);
+	assert_int_equal(origin_open(fixture->engine, &config, &fixture->origin, NULL), 0);
+}
+
+static void remove_name(const struct fixture *fixture, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
+	assert_int_equal(remove(path), 0);
+}
+
+static void close_dir(struct fixture *fixture)
+{
+	origin_unref(fixture->origin);
+	origin_engine_free(fixture->engine);
+	assert_int_equal(rmdir(fixture->dir), 0);
+}
+
+static void link_to(const struct fixture *fixture, const char *target, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
+	assert_int_equal(symlink(target, path), 0);
+}
+
+static void links_stay_beneath_the_root(void **state)
+{
+	struct fixture fixture;
+	struct origin_attr attr;
+	struct wait_list *list = calloc(1, sizeof *list);
+	char path[64];
+
+	(void)state;
+	open_dir(&fixture);
+	make_file(&fixture, "file", 5);
+	link_to(&fixture, "file", "inside");
+	link_to(&fixture, "/etc/passwd", "absolute");
+	link_to(&fixture, "../../etc/passwd", "outside");
+	link_to(&fixture, "loop", "loop");
+	snprintf(path, sizeof path, "%s/fifo", fixture.dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(wait_list(fixture.origin, "", list), 0);
+	assert_int_equal(strlen(list->names), strlen("file\ninside\n"));
+	assert_int_equal(list->hidden, 4);
+	assert_int_equal(wait_stat(fixture.origin, "inside", &attr), 0);
+	assert_int_equal(attr.size_bytes, 5);
+	assert_true(attr.version.strong);
+	assert_int_equal(wait_stat(fixture.origin, "absolute", &attr), -ENOENT);
+	assert_int_equal(wait_stat(fixture.origin, "outside", &attr), -ENOENT);
+	assert_int_equal(wait_stat(fixture.origin, "fifo", &attr), -ENOENT);
+	assert_int_equal(wait_stat(fixture.origin, "file/x", &attr), -ENOENT);
+	assert_int_equal(wait_stat(fixture.origin, "../x", &attr), -ENOENT);
+	assert_int_equal(wait_list(fixture.origin, "none", list), -ENOENT);
+	remove_name(&fixture, "file");
+	remove_name(&fixture, "inside");
+	remove_name(&fixture, "absolute");
+	remove_name(&fixture, "outside");
+	remove_name(&fixture, "loop");
+	remove_name(&fixture, "fifo");
+	close_dir(&fixture);
+	free(list);
+}
+
+static void ranges_pauses_and_changes(void **state)
+{
+	struct fixture fixture;
+	struct origin_attr attr;
+	struct wait_get *wait = calloc(1, sizeof *wait);
+
+	(void)state;
+	open_dir(&fixture);
+	make_file(&fixture, "f", 700000);
+	assert_int_equal(wait_stat(fixture.origin, "f", &attr), 0);
+	wait->get = (struct origin_get){.origin = fixture.origin,
+		.path = "f",
+		.offset = 1000,
+		.length = 600000,
+		.version = attr.version};
+	wait->pause_at = 300001;
+	wait_get_start(wait);
+	sem_wait(&wait->paused);
+	origin_get_resume(&wait->get);
+	assert_int_equal(wait_get_done(wait), 0);
+	assert_int_equal(wait->size, 600000);
+	for (size_t i = 0; i < wait->size; i++)
+		assert_int_equal((uint8_t)wait->bytes[i], (i + 1000) % 251);
+	wait->pause_at = 5;
+	wait_get_start(wait);
+	sem_wait(&wait->paused);
+	origin_get_cancel(&wait->get);
+	assert_int_equal(wait_get_done(wait), -ECANCELED);
+	make_file(&fixture, "f", 700001);
+	assert_int_equal(wait_get(wait), -ESTALE);
+	assert_int_equal(wait->size, 0);
+	remove_name(&fixture, "f");
+	assert_int_equal(wait_get(wait), -ESTALE);
+	close_dir(&fixture);
+	free(wait);
+}
+
+static void long_directories_come_in_pages(void **state)
+{
+	struct fixture fixture;
+	struct wait_list *list = calloc(1, sizeof *list);
+	char name[16];
+	size_t lines = 0;
+
+	(void)state;
+	open_dir(&fixture);
+	for (int i = 0; i < 2500; i++) {
+		snprintf(name, sizeof name, "f%d", i);
+		make_file(&fixture, name, 0);
+	}
+	assert_int_equal(wait_list(fixture.origin, "", list), 0);
+	for (const char *c = list->names; *c; c++)
+		lines += *c == '\n';
+	assert_int_equal(lines, 2500);
+	assert_int_equal(list->pages, 3);
+	for (int i = 0; i < 2500; i++) {
+		snprintf(name, sizeof name, "f%d", i);
+		remove_name(&fixture, name);
+	}
+	close_dir(&fixture);
+	free(list);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(links_stay_beneath_the_root),
+		cmocka_unit_test(ranges_pauses_and_changes),
+		cmocka_unit_test(long_directories_come_in_pages),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
