@@ -251,6 +251,8 @@ static void *reap(void *arg)
 	bool last;
 
 	fs_wait(fs);
+	/* What still waits for the origin has nobody left to tell. */
+	origin_shutdown(volume->origin);
 	log_info("volume_ended", "id=%llu source=%s", (unsigned long long)volume->id,
 		volume->source);
 	lock_take(&volumes->lock);
@@ -348,6 +350,7 @@ static int mount_new(struct volume *volume, const char *mountpoint, struct why *
 		mounting_remove_all(id);
 		mounting_abort(id);
 		fs_wait(fs);
+		origin_shutdown(volume->origin);
 		fs_free(fs);
 	}
 	return r;

@@ -31,6 +31,7 @@ struct loop {
 	struct list incoming; /* lock: requests by link */
 	struct list signals;  /* lock: requests by signal */
 	bool ending;          /* lock */
+	bool some_shut;       /* lock: an origin is shut, whose requests are to be cancelled */
 
 	/* The loop thread's. */
 	struct list requests;
@@ -266,18 +267,6 @@ static void run_lane_after(struct loop *loop, struct origin *origin)
 
 /* --- what comes from other threads --- */
 
-static void accept_request(struct loop *loop, struct request *request)
-{
-	struct origin *origin = origin_ref(request->origin);
-
-	list_append(&loop->requests, &request->all);
-	loop->n_limited += origin->bandwidth_bytes > 0;
-	if (request->timed)
-		wake_at(loop, request->deadline_ns);
-	queue(request, false);
-	run_lane_after(loop, origin);
-}
-
 static void cancel(struct loop *loop, struct request *request)
 {
 	request->cancelled = true;
@@ -287,6 +276,20 @@ static void cancel(struct loop *loop, struct request *request)
 	}
 	list_remove(&request->link);
 	finish(loop, request, -ECANCELED);
+}
+
+static void accept_request(struct loop *loop, struct request *request)
+{
+	struct origin *origin = origin_ref(request->origin);
+
+	list_append(&loop->requests, &request->all);
+	loop->n_limited += origin->bandwidth_bytes > 0;
+	if (request->timed)
+		wake_at(loop, request->deadline_ns);
+	queue(request, false);
+	if (atomic_load(&origin->shut))
+		cancel(loop, request);
+	run_lane_after(loop, origin);
 }
 
 static void resume(struct loop *loop, struct request *request)
@@ -337,10 +340,27 @@ static bool take_one_signal(struct loop *loop, struct list *pending)
 	return true;
 }
 
+/* A callback may end any other request, so the list is taken apart from its head. */
+static void cancel_shut(struct loop *loop)
+{
+	struct list others;
+
+	list_init(&others);
+	while (!list_empty(&loop->requests)) {
+		struct request *request = container_of(loop->requests.next, struct request, all);
+
+		list_remove(&request->all);
+		list_append(&others, &request->all);
+		if (atomic_load(&request->origin->shut))
+			cancel(loop, request);
+	}
+	list_splice(&loop->requests, &others);
+}
+
 static bool take_incoming(struct loop *loop)
 {
 	struct list incoming, signals, *link;
-	bool ending;
+	bool ending, some_shut;
 
 	list_init(&incoming);
 	list_init(&signals);
@@ -349,11 +369,15 @@ static bool take_incoming(struct loop *loop)
 	list_splice(&incoming, &loop->incoming);
 	list_splice(&signals, &loop->signals);
 	ending = loop->ending;
+	some_shut = loop->some_shut;
+	loop->some_shut = false;
 	lock_drop(&loop->lock);
 	while ((link = list_pop(&incoming)))
 		accept_request(loop, container_of(link, struct request, link));
 	while (take_one_signal(loop, &signals))
 		;
+	if (some_shut)
+		cancel_shut(loop);
 	return ending;
 }
 
@@ -632,6 +656,18 @@ void engine_signal(struct request *request, unsigned signal)
 	list_append(&loop->signals, &request->signal);
 	lock_drop(&loop->lock);
 	curl_multi_wakeup(loop->multi);
+}
+
+void engine_look_for_shut(struct origin_engine *engine)
+{
+	for (unsigned i = 0; i < engine->n_loops; i++) {
+		struct loop *loop = &engine->loops[i];
+
+		lock_take(&loop->lock);
+		loop->some_shut = true;
+		lock_drop(&loop->lock);
+		curl_multi_wakeup(loop->multi);
+	}
 }
 
 void engine_work(struct origin_engine *engine, struct job *job, bool demand)

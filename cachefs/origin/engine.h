@@ -30,6 +30,8 @@ void engine_submit(struct request *request);
 /* To the loop that already has `other`, so that both finish on one thread. Submit `other` after. */
 void engine_submit_pair(struct request *request, struct request *other);
 void engine_signal(struct request *request, unsigned signal);
+/* Cancels the requests of origins that are shut. */
+void engine_look_for_shut(struct origin_engine *engine);
 /* Runs job on a worker; demand has workers of its own. */
 void engine_work(struct origin_engine *engine, struct job *job, bool demand);
 /* For a request that needs no network: done runs soon, on a worker. */

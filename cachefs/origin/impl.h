@@ -39,6 +39,7 @@ struct origin {
 	struct lane lanes[ENGINE_LOOPS];
 	_Atomic uint64_t bytes;
 	_Atomic unsigned bodies; /* GETs running on all loops */
+	_Atomic bool shut;       /* origin_shutdown was called */
 	struct lock lock;
 	struct origin_stats stats; /* lock */
 };

@@ -119,6 +119,12 @@ void origin_setup(struct origin *origin, const struct origin_ops *ops)
 	lock_init(&origin->lock);
 }
 
+void origin_shutdown(struct origin *origin)
+{
+	atomic_store(&origin->shut, true);
+	engine_look_for_shut(origin->engine);
+}
+
 const char *origin_source(const struct origin *origin)
 {
 	return origin->source;

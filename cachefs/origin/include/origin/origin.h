@@ -95,6 +95,12 @@ struct origin *origin_ref(struct origin *origin);
 /* NULL is allowed. Requests under way keep the origin alive. */
 void origin_unref(struct origin *origin);
 
+/*
+ * The volume is going: every request of this origin that is under way ends soon with -ECANCELED, and so does every later
+ * one, instead of waiting for an origin that may be out of reach. Any thread, any number of times.
+ */
+void origin_shutdown(struct origin *origin);
+
 /* SOURCE in its normal form, without credentials: what people see, and what tells two volumes
  * apart. Lives as long as the origin. */
 const char *origin_source(const struct origin *origin);
