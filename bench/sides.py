@@ -15,7 +15,7 @@ import urllib.request
 from measure import Refused, drop_caches, load_cache
 
 PIECE_BYTES = 1 << 20
-WAIT_S = 60
+WAIT_S = 30
 MNT_DETACH = 2
 KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_DEFAULT_REGION": "us-east-1"}
 
