@@ -15,6 +15,7 @@
 #include "fs/mountinfo.h"
 
 #define REMOVE_ROUNDS 1024
+#define CONNECTIONS   "/sys/fs/fuse/connections"
 
 static int load(struct mountinfo *ret, struct why *why)
 {
@@ -215,8 +216,12 @@ void mounting_abort(struct mount_id id)
 	int r;
 
 	/* The connection's name is its st_dev as the kernel has it: major 0, so the minor. */
-	snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", id.minor);
+	snprintf(path, sizeof path, CONNECTIONS "/%u/abort", id.minor);
 	r = write_text(path, "1");
+	/* In a container nobody may have mounted it. */
+	if (r == -ENOENT &&
+		!mount("fusectl", CONNECTIONS, "fusectl", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
+		r = write_text(path, "1");
 	if (r)
 		log_warn("abort_failed", "connection=%u error=%s", id.minor, strerror(-r));
 }

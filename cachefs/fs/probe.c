@@ -65,7 +65,6 @@ int probe_origin(struct origin *origin, struct why *why)
 		.limit = 1,
 		.entry = ignore_entry,
 		.done = done,
-
 	};
 	lock_init(&probe.lock);
 	cond_init(&probe.changed);
