@@ -2,6 +2,8 @@
 
 import boto3
 import botocore.config
+import botocore.handlers
+import botocore.handlers
 
 
 class S3:
@@ -23,6 +25,8 @@ class S3:
                 response_checksum_validation="when_required",
             ),
         )
+        # On a busy machine the answer "100 Continue" comes later than botocore waits for it, and is taken for the end.
+        self.boto.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
 
     def make_bucket(self, bucket):
         self.boto.create_bucket(Bucket=bucket)

@@ -1,0 +1,93 @@
+"""Every kind of origin through a mount: the bytes of cold, warm and restarted reads, and that the fast ways are used."""
+
+import hashlib
+import os
+import random
+import subprocess
+
+import pytest
+
+from lib import mounts
+from lib.origins import FaultyOrigin
+
+FILES = {
+    "model/weights.safetensors": 5 * (1 << 20) + 123,
+    "data/a/0001.bin": 4096,
+    "data/b/0002.bin": 1,
+    "data/empty": 0,
+    "name with + and %25 and \u00fc": 1000,
+}
+
+
+def fill(origin):
+    """Puts FILES into the origin; returns {key: bytes}."""
+    content = {key: random.Random(key).randbytes(size) for key, size in FILES.items()}
+    for key, data in content.items():
+        origin.put(key, data)
+    return content
+
+
+def same_everywhere(root, content):
+    found = {os.path.relpath(os.path.join(folder, name), root)
+             for folder, _, names in os.walk(root) for name in names}
+    assert found == set(content)
+    for key, data in content.items():
+        assert (root / key).stat().st_size == len(data)
+        assert hashlib.sha256((root / key).read_bytes()).digest() == hashlib.sha256(data).digest(), key
+
+
+def opens(cache):
+    [volume] = cache.status()["volumes"]
+    return volume["opens"], volume["passthrough_opens"]
+
+
+def test_cold_warm_and_restarted(cache, origin):
+    content = fill(origin)
+    root = cache.mount_origin(origin, "ro")
+    same_everywhere(root, content)
+    fetched = cache.counters()["origin_bytes"]
+    assert fetched >= sum(map(len, content.values()))
+    before = opens(cache)
+    same_everywhere(root, content)
+    after = opens(cache)
+    assert after[1] - before[1] >= sum(1 for data in content.values() if data), "warm opens were not passed through"
+    assert cache.counters()["origin_bytes"] == fetched
+    cache.umount(root)
+
+    root = cache.mount_origin(origin, "ro")
+    same_everywhere(root, content)
+    assert cache.counters()["origin_bytes"] == 0, "the store did not survive the restart"
+
+
+def test_killed_and_mounted_again(cache, origin):
+    content = fill(origin)
+    cache.mount_origin(origin, "ro")
+    cache.kill()
+    same_everywhere(cache.mount_origin(origin, "ro", name="again"), content)
+
+
+def test_plain_web_server(cache, web):
+    content = fill(FaultyOrigin(web))
+    same_everywhere(cache.mount_origin(FaultyOrigin(web), "ro"), content)
+
+
+def test_range_is_fetched_once_for_many_readers(cache, faulty):
+    data = random.Random(1).randbytes(8 << 20)
+    faulty.put("big", data)
+    root = cache.mount_origin(FaultyOrigin(faulty), "ro")
+    stall = faulty.rule(op="get", key="big", stall_at=-1)
+    readers = [subprocess.Popen(["sha256sum", root / "big"], stdout=subprocess.PIPE) for _ in range(16)]
+    stall.wait_hits(1)
+    stall.release()
+    sums = {reader.communicate()[0].split()[0].decode() for reader in readers}
+    assert sums == {hashlib.sha256(data).hexdigest()}
+    assert faulty.sent("get", "big") == len(data)
+
+
+@pytest.mark.parametrize("source", ["gopher://host/", "s3://", "file:///no/such/directory"])
+def test_wrong_source_changes_nothing(cache, workdir, source):
+    mountpoint = workdir / "mnt"
+    mountpoint.mkdir()
+    result = cache.run("mount", source, mountpoint, check=False)
+    assert result.returncode in (1, 2) and result.stderr.strip()
+    assert not mounts.below(workdir)
