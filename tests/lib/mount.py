@@ -34,7 +34,7 @@ class Cache:
         self.directory = Path(directory)
         self.store = Path(store) if store else self.directory / "store"
         self.control = self.directory / "control.sock"
-        self.log = self.directory / "daemon.log"
+        self.log = self.directory / "cachefs.log"  # where a daemon that `mount` starts writes, too
         self.needed = needed
         self.size = size
         self.mountpoints = []
