@@ -70,15 +70,17 @@ static int parse_s3(const char *text, struct source *ret, struct why *why)
 		       : 0;
 }
 
-static bool valid_port(const char *port)
+/* 1 to 65535, or 0 when it is no port. */
+static unsigned parse_port(const char *text)
 {
-	size_t n = strspn(port, "0123456789");
+	size_t n = strspn(text, "0123456789");
+	unsigned long port = n >= 1 && n <= 5 && !text[n] ? strtoul(text, NULL, 10) : 0;
 
-	return n >= 1 && n <= 5 && !port[n] && atoi(port) >= 1 && atoi(port) <= 65535;
+	return port <= 65535 ? (unsigned)port : 0;
 }
 
 /* Splits "host[:port]" or "[v6][:port]"; what is left of text must be exactly that. */
-static bool split_host(char *authority, char **ret_port)
+static bool split_host(char *authority, unsigned *ret_port)
 {
 	char *rest = authority;
 
@@ -98,21 +100,21 @@ static bool split_host(char *authority, char **ret_port)
 		if (rest == authority)
 			return false;
 	}
-	*ret_port = NULL;
+	*ret_port = 0;
 	if (!*rest)
 		return true;
-	if (*rest != ':' || !valid_port(rest + 1))
+	if (*rest != ':')
 		return false;
 	*rest = '\0';
-	*ret_port = rest + 1;
-	return true;
+	*ret_port = parse_port(rest + 1);
+	return *ret_port > 0;
 }
 
 /* The authority in lower case, without the scheme's own port. -EINVAL when it is none. */
 static int normal_host(const char *authority, size_t n, bool tls, char **ret)
 {
 	_cleanup_(freep) char *text = strndup(authority, n);
-	char *port;
+	unsigned port;
 
 	if (!text)
 		return -ENOMEM;
@@ -120,10 +122,8 @@ static int normal_host(const char *authority, size_t n, bool tls, char **ret)
 		*c = (char)tolower((unsigned char)*c);
 	if (!split_host(text, &port))
 		return -EINVAL;
-	if (port && atoi(port) == (tls ? 443 : 80))
-		port = NULL;
-	if (port)
-		return asprintf(ret, "%s:%d", text, atoi(port)) < 0 ? -ENOMEM : 0;
+	if (port && port != (tls ? 443 : 80))
+		return asprintf(ret, "%s:%u", text, port) < 0 ? -ENOMEM : 0;
 	*ret = steal_pointer(&text);
 	return 0;
 }
@@ -267,6 +267,7 @@ bool host_is_loopback(const char *host)
 {
 	size_t n = strcspn(host, ":");
 
-	return (n == 9 && !strncmp(host, "localhost", 9)) || starts_with(host, "127.") ||
-	       starts_with(host, "[::1]");
+	if (starts_with(host, "[::1]") || (n == 9 && starts_with(host, "localhost")))
+		return true;
+	return starts_with(host, "127.") && strspn(host, "0123456789.") == n;
 }

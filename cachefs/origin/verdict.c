@@ -60,6 +60,8 @@ static const struct rule rules[] = {
 	{FROM_S3, 0, "RequestTimeTooSkewed", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CLOCK},
 	{FROM_S3, 0, "ExpiredToken", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CREDENTIALS},
 	{FROM_S3, 0, "InvalidAccessKeyId", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CREDENTIALS},
+	/* versitygw's, with status 404 */
+	{FROM_S3, 0, "XAdminUserNotFound", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CREDENTIALS},
 	{FROM_S3, 0, "AuthorizationHeaderMalformed", -EIO, STEP_AGAIN, ORIGIN_SERVER_ERROR,
 		FIX_REGION},
 	{FROM_S3, 0, "PermanentRedirect", -EIO, STEP_AGAIN, ORIGIN_SERVER_ERROR, FIX_REGION},

@@ -344,7 +344,7 @@ static int list_page(struct origin_list *list, DIR *stream)
 	int r = 0;
 
 	if (list->token)
-		seekdir(stream, atol(list->token));
+		seekdir(stream, strtol(list->token, NULL, 10));
 	while (!r) {
 		long place = telldir(stream);
 

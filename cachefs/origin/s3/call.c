@@ -307,7 +307,8 @@ void s3_judge_error(
 
 	verdict_of_answer(status >= 300 ? status : 500, error->code, verdict);
 	/* Only NoSuchKey, or a HEAD that can't say more, means that the object does not exist. */
-	if (verdict->error == -ENOENT && !*error->code && request->kind != REQUEST_HEAD)
+	if (verdict->error == -ENOENT && strncmp(error->code, "NoSuch", 6) != 0 &&
+		request->kind != REQUEST_HEAD)
 		verdict->error = -EIO;
 	/* A server that has never heard of list-type=2. */
 	if (status == 501 ||

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -51,14 +53,29 @@ static const char *environment(const char *name)
 	return value && *value ? value : NULL;
 }
 
+/* A service may run without HOME. */
+static char *home_of_user(void)
+{
+	struct passwd entry, *found = NULL;
+	char strings[4096];
+
+	if (getpwuid_r(geteuid(), &entry, strings, sizeof strings, &found) || !found)
+		return strdup("");
+	return strdup(entry.pw_dir);
+}
+
 static char *home_file(const char *variable, const char *name)
 {
-	const char *path = environment(variable), *home = environment("HOME");
+	const char *path = environment(variable), *set = environment("HOME");
+	_cleanup_(freep) char *home = NULL;
 	char *file;
 
 	if (path)
 		return strdup(path);
-	return asprintf(&file, "%s/.aws/%s", home ? home : "/root", name) < 0 ? NULL : file;
+	home = set ? strdup(set) : home_of_user();
+	if (!home || asprintf(&file, "%s/.aws/%s", home, name) < 0)
+		return NULL;
+	return file;
 }
 
 static const char *profile_name(const struct origin_config *config)

@@ -39,17 +39,18 @@ static struct s3_listing *listing_of(const struct request *request)
 static int parse_token(const char *text, struct s3_listing *listing)
 {
 	struct detector *d = &listing->detector;
-	char version;
-	int n = 0;
+	uint64_t *fields[] = {&d->steps, &d->power, &d->token_hash, &d->key_hash};
+	char *rest;
 
 	if (!text)
 		return (listing->request.token = strdup("")) ? 0 : -ENOMEM;
-	if (sscanf(text, "%c %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " |%n", &version,
-		    &d->steps, &d->power, &d->token_hash, &d->key_hash, &n) != 5 ||
-		!n)
+	listing->request.v1 = *text == '1';
+	rest = (char *)text + 1;
+	for (size_t i = 0; i < 4; i++)
+		*fields[i] = strtoull(rest, &rest, 16);
+	if (strncmp(rest, " |", 2) != 0)
 		return -EINVAL;
-	listing->request.v1 = version == '1';
-	listing->request.token = strdup(text + n);
+	listing->request.token = strdup(rest + 2);
 	return listing->request.token ? 0 : -ENOMEM;
 }
 

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
+
 #include "script.h"
 #include "wait.h"
 
@@ -258,12 +260,26 @@ static void a_waiting_get_can_be_cancelled(void **state)
 	close_script(&fixture);
 }
 
-/* Longer than the budget: there is no use in waiting. */
 static void retry_after_is_honoured(void **state)
 {
 	static const struct script_step steps[] = {
-		{"GET", "HTTP/1.1 503 Slow\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"},
+		{"GET", "HTTP/1.1 503 Slow\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"},
 		{"GET", OK_HEAD("10", "10-19/30") "0123456789"},
+	};
+	struct fixture fixture;
+	uint64_t start_ns = clock_now_ns();
+
+	(void)state;
+	assert_int_equal(RUN(&fixture, steps), 0);
+	assert_true(clock_now_ns() - start_ns >= NS_PER_SEC);
+	close_script(&fixture);
+}
+
+/* A pause that is longer than the budget ends the request at once. */
+static void retry_after_beyond_the_budget(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET", "HTTP/1.1 503 Slow\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"},
 	};
 	struct fixture fixture;
 	struct origin_stats stats;
@@ -274,6 +290,56 @@ static void retry_after_is_honoured(void **state)
 	origin_stats(fixture.origin, &stats);
 	assert_string_equal(stats.last_error, "HTTP 503");
 	assert_int_equal(stats.gets[ORIGIN_THROTTLED], 1);
+	close_script(&fixture);
+}
+
+static void the_budget_ends_the_tries(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET", "HTTP/1.1 500 Bad\r\nContent-Length: 0\r\n\r\n", .again = 1},
+	};
+	struct origin_config config = {.timeout_ms = 700};
+	struct fixture fixture;
+	struct wait_get *wait;
+	struct origin *origin;
+	char source[64];
+
+	(void)state;
+	open_script(&fixture, steps, 1);
+	snprintf(source, sizeof source, "http://127.0.0.1:%u/", script_port(fixture.script));
+	config.source = source;
+	assert_int_equal(origin_open(fixture.engine, &config, &origin, NULL), 0);
+	wait = fixture.wait;
+	wait->get.origin = origin;
+	assert_int_equal(wait_get(wait), -EIO);
+	assert_in_range(script_requests(fixture.script), 2, 7);
+	origin_unref(origin);
+	close_script(&fixture);
+}
+
+/* A server that takes the request and says nothing. */
+static void the_budget_ends_a_silent_try(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET", "HTTP/1.1 200 OK\r\n", .silent = 1},
+	};
+	struct origin_config config = {.timeout_ms = 300};
+	struct origin_stats stats;
+	struct fixture fixture;
+	struct origin *origin;
+	char source[64];
+
+	(void)state;
+	open_script(&fixture, steps, 1);
+	snprintf(source, sizeof source, "http://127.0.0.1:%u/", script_port(fixture.script));
+	config.source = source;
+	assert_int_equal(origin_open(fixture.engine, &config, &origin, NULL), 0);
+	fixture.wait->get.origin = origin;
+	assert_int_equal(wait_get(fixture.wait), -EIO);
+	origin_stats(origin, &stats);
+	assert_string_equal(stats.last_error, "no answer within 300 ms");
+	assert_false(stats.reachable);
+	origin_unref(origin);
 	close_script(&fixture);
 }
 
@@ -354,6 +420,9 @@ int main(void)
 		cmocka_unit_test(a_paused_get_can_be_cancelled),
 		cmocka_unit_test(a_waiting_get_can_be_cancelled),
 		cmocka_unit_test(retry_after_is_honoured),
+		cmocka_unit_test(retry_after_beyond_the_budget),
+		cmocka_unit_test(the_budget_ends_the_tries),
+		cmocka_unit_test(the_budget_ends_a_silent_try),
 		cmocka_unit_test(many_at_once),
 		cmocka_unit_test(http_stat_and_list),
 	};

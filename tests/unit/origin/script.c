@@ -108,7 +108,8 @@ static void serve(struct script *script, int fd)
 	step = find_step(script, head);
 	if (!step->answer)
 		return;
-	answer(fd, step);
+	if (!step->silent)
+		answer(fd, step);
 	/* The client closes first, so that nothing is lost. */
 	while (recv(fd, rest, sizeof rest, 0) > 0)
 		;

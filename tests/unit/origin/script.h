@@ -14,6 +14,7 @@ struct script_step {
 	size_t cut;         /* > 0: bytes that are sent before the connection ends */
 	size_t zeros;       /* bytes of 0 that follow answer */
 	int again;          /* may answer more than once */
+	int silent;         /* sends nothing until the client gives up */
 };
 
 struct script;

@@ -91,6 +91,7 @@ static void endpoints(void **state)
 	assert_true(host_is_loopback("127.1.2.3"));
 	assert_true(host_is_loopback("[::1]:80"));
 	assert_false(host_is_loopback("localhost.example"));
+	assert_false(host_is_loopback("127.example"));
 }
 
 static void encoding(void **state)

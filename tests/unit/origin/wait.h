@@ -15,10 +15,10 @@ struct wait_get {
 	size_t pause_at; /* data takes no more than up to here, once; 0: never pauses */
 };
 /* Starts it; everything but data and done is filled in by the caller. */
-void wait_get_start(struct wait_get *wait);
+void wait_get_start(struct wait_get *own);
 /* Waits for done, returns its error. */
-int wait_get_done(struct wait_get *wait);
-int wait_get(struct wait_get *wait);
+int wait_get_done(struct wait_get *own);
+int wait_get(struct wait_get *own);
 
 int wait_stat(struct origin *origin, const char *path, struct origin_attr *ret);
 
