@@ -237,10 +237,16 @@ enum MHD_Result http_metrics_access(void *cls, struct MHD_Connection *connection
 
 	(void)version;
 	(void)upload;
-	(void)state;
-	/* No body is taken here: the connection is closed. */
-	if (*upload_size)
-		return MHD_NO;
+	/* An answer to the first call, which has the header only, would close the connection. */
+	if (!*state) {
+		*state = cls;
+		return MHD_YES;
+	}
+	/* A body is of no use here. */
+	if (*upload_size) {
+		*upload_size = 0;
+		return MHD_YES;
+	}
 	if (strcmp(method, "GET"))
 		return send_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain",
 			strdup("only GET\n"));
