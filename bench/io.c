@@ -66,17 +66,31 @@ static int number(const char *text, uint64_t min, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
+/* "OFFSET SIZE" */
+static int parse_range(const char *line, struct io_range *ret)
+{
+	char *end;
+
+	errno = 0;
+	ret->offset = strtoull(line, &end, 10);
+	if (errno || *end != ' ')
+		return -EINVAL;
+	ret->size_bytes = strtoull(end + 1, &end, 10);
+	return errno || *end != '\n' ? -EINVAL : 0;
+}
+
 static int read_ranges(struct io_job *job)
 {
-	struct io_range range;
+	char line[64];
 
 	job->ranges = calloc(MAX_RANGES, sizeof(*job->ranges));
 	if (!job->ranges)
 		return -ENOMEM;
-	while (scanf("%" SCNu64 " %" SCNu64, &range.offset, &range.size_bytes) == 2) {
+	while (fgets(line, sizeof(line), stdin)) {
 		if (job->nr_ranges == MAX_RANGES)
 			return -E2BIG;
-		job->ranges[job->nr_ranges++] = range;
+		if (parse_range(line, &job->ranges[job->nr_ranges++]) < 0)
+			return -EINVAL;
 	}
 	return job->nr_ranges > 0 ? 0 : -EINVAL;
 }

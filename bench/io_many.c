@@ -135,19 +135,16 @@ static int add_openers(
 	return 0;
 }
 
-int io_openers(const struct io_job *job, struct io_result *result)
+/* Starts the processes, opens the gate, and waits for all that were started. */
+static int run_openers(const struct io_job *job, pid_t *pids, struct io_result *each)
 {
-	size_t each_bytes = job->workers * sizeof(struct io_result);
-	struct io_result *each =
-		mmap(NULL, each_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pid_t *pids = calloc(job->workers, sizeof(*pids));
 	unsigned started = 0;
 	int gate[2];
 	int r = 0;
 
-	if (each == MAP_FAILED || !pids || pipe(gate) < 0)
-		r = errno ? -errno : -ENOMEM;
-	for (; r == 0 && started < job->workers; started++) {
+	if (pipe(gate) < 0)
+		return -errno;
+	for (; started < job->workers; started++) {
 		pids[started] = fork();
 		if (pids[started] == 0)
 			opener_main(job, gate, &each[started]);
@@ -156,15 +153,24 @@ int io_openers(const struct io_job *job, struct io_result *result)
 			break;
 		}
 	}
-	if (r == 0 || started > 0) {
-		close(gate[0]);
-		close(gate[1]);
-	}
+	close(gate[0]);
+	close(gate[1]);
 	for (unsigned i = 0; i < started; i++) {
 		int s = wait_for(pids[i]);
 
 		r = r < 0 ? r : s;
 	}
+	return r;
+}
+
+int io_openers(const struct io_job *job, struct io_result *result)
+{
+	size_t each_bytes = job->workers * sizeof(struct io_result);
+	struct io_result *each =
+		mmap(NULL, each_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t *pids = calloc(job->workers, sizeof(*pids));
+	int r = each == MAP_FAILED || !pids ? -ENOMEM : run_openers(job, pids, each);
+
 	if (r == 0)
 		r = add_openers(job, each, result);
 	free(pids);

@@ -46,6 +46,7 @@ static void count(struct io_result *result, const void *data, size_t size_bytes)
 /* Which block a job reads next. */
 struct walk {
 	uint64_t size_bytes, block_bytes;
+	uint64_t blocks; /* whole ones; what random reads choose from */
 	bool random;
 	uint64_t left; /* reads still to be made */
 	uint64_t next; /* the offset, or the state of the generator (xorshift64, never 0) */
@@ -56,6 +57,7 @@ static struct walk walk_over(const struct io_job *job, uint64_t size_bytes, bool
 	struct walk walk = {
 		.size_bytes = size_bytes, .block_bytes = job->block_bytes, .random = random};
 
+	walk.blocks = size_bytes / job->block_bytes;
 	walk.left = random ? job->ops : (size_bytes + job->block_bytes - 1) / job->block_bytes;
 	walk.next = random ? job->seed * 2 + 1 : 0;
 	return walk;
@@ -70,7 +72,7 @@ static struct io_range walk_next(struct walk *walk)
 		walk->next ^= walk->next << 13;
 		walk->next ^= walk->next >> 7;
 		walk->next ^= walk->next << 17;
-		offset = walk->next % (walk->size_bytes / walk->block_bytes) * walk->block_bytes;
+		offset = walk->next % walk->blocks * walk->block_bytes;
 	} else {
 		walk->next += walk->block_bytes;
 	}
@@ -176,12 +178,12 @@ static int blocks(const struct io_job *job, bool random, struct slot *slots, str
 
 	if (fd < 0)
 		return fd;
-	if (random && size_bytes < job->block_bytes)
-		r = -EINVAL;
 	for (unsigned loop = 0; r == 0 && loop < job->loops; loop++) {
 		struct walk walk = walk_over(job, size_bytes, random);
 
-		if (lseek(fd, 0, SEEK_SET) < 0)
+		if (random && walk.blocks == 0)
+			r = -EINVAL;
+		else if (lseek(fd, 0, SEEK_SET) < 0)
 			r = -errno;
 		else if (ring)
 			r = ring_blocks(ring, fd, job, walk, slots, result);

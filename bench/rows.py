@@ -201,7 +201,8 @@ def openers_row(setting, number, work, side):
     return [{"number": number, "work": work, "unit": "origin bytes", "side": side.name, "base": "object size",
              "rounds": len(ratios), "median": worst * setting.size, "base_median": setting.size, "ratio": worst,
              "gets": max(gets), "daemon_peak_rss_bytes": peak, "target": target,
-             "verdict": None if target is None else "met" if worst <= target else "missed", "values": ratios, "wall_s": walls}]
+             "verdict": None if target is None else "met" if worst <= target else "missed",
+             "values": ratios, "wall_s": walls}]
 
 
 @dataclass

@@ -66,7 +66,7 @@ def check_machine(options):
     copies = 5 if options.peers else 3
     free = shutil.disk_usage(options.dir).free
     if free < (copies + 1) * options.size:
-        stop(f"{options.dir} has {free >> 20} MiB free and {(copies + 1) * options.size >> 20} are needed: give --dir or --size")
+        stop(f"{options.dir} has {free >> 20} MiB free, {(copies + 1) * options.size >> 20} are needed: give --dir or --size")
 
 
 def build_programs():
@@ -200,7 +200,8 @@ def number(value, form):
 
 
 def cells(row):
-    target = "" if row["target"] is None else f"{'≤' if row['unit'] in ('ms', 'origin bytes') else '≥'} {row['target']:.2f}"
+    bound = "≤" if row["unit"] in ("ms", "origin bytes") else "≥"
+    target = "" if row["target"] is None else f"{bound} {row['target']:.2f}"
     peak = row.get("daemon_peak_rss_bytes")
     # Of the few bytes that latencies are measured with, CPU time for a GB says nothing.
     row = row if row.get("bytes", 0) >= 1 << 20 else {**row, "base_cpu_s_per_gb": None, "cpu_ratio": None}

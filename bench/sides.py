@@ -161,8 +161,9 @@ class Cachefs(Side):
         self.path = os.path.join(self.mountpoint, origin.key)
         self.environment = environment(CACHEFS_STORE=self.store, CACHEFS_CONTROL=os.path.join(directory, "control.sock"))
         self.log = os.path.join(directory, "log")
+        capacity = 4 * os.path.getsize(origin.object) + (1 << 30)
         with open(self.log, "wb") as log:
-            self.daemon = subprocess.Popen([binary, "serve", "--size", str(4 * os.path.getsize(origin.object) + (1 << 30))],
+            self.daemon = subprocess.Popen([binary, "serve", "--size", str(capacity)],
                                            env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         stack.callback(end_process, self.daemon)
         wait_until("the start of the daemon", self.answers)
