@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-int why_set(struct why *why, int error, const char *format, ...)
+int(why_set)(struct why *why, int error, const char *format, ...)
 {
 	va_list args;
 
