@@ -49,7 +49,13 @@ struct origin_engine {
 
 void lane_init(struct lane *lane, unsigned limit)
 {
-	*lane = (struct lane){.limit = limit, .body_limit = limit >= 8 ? limit - limit / 8 : limit};
+	unsigned demand = limit >= 8 ? limit - limit / 8 : limit;
+	unsigned ahead = limit >= 4 ? demand - limit / 4 : demand;
+
+	*lane = (struct lane){.limits = {[RANK_METADATA] = limit,
+				      [RANK_DEMAND] = demand,
+				      [RANK_READAHEAD] = ahead,
+				      [RANK_PREFETCH] = ahead}};
 	for (int i = 0; i < RANKS; i++)
 		list_init(&lane->queued[i]);
 	list_init(&lane->running);
@@ -129,14 +135,10 @@ static void stop_try(struct loop *loop, struct request *request)
 	curl_multi_remove_handle(loop->multi, request->easy);
 	give_handle(loop, request->easy);
 	request->easy = NULL;
-	request->paused = false;
+	request->paused = request->throttled = false;
 	list_remove(&request->link);
 	lane->n_running--;
 	origin_count_running(request->origin, -1);
-	if (request->kind == REQUEST_GET) {
-		lane->n_bodies--;
-		atomic_fetch_sub(&request->origin->bodies, 1);
-	}
 }
 
 static void queue(struct request *request, bool first)
@@ -216,23 +218,15 @@ static int start_try(struct loop *loop, struct request *request)
 	request->tries++;
 	list_append(&lane->running, &request->link);
 	lane->n_running++;
-	lane->speed_share = 0;
 	origin_count_running(request->origin, 1);
-	if (request->kind == REQUEST_GET) {
-		lane->n_bodies++;
-		atomic_fetch_add(&request->origin->bodies, 1);
-	}
 	return 0;
 }
 
 static struct request *next_request(struct lane *lane)
 {
-	for (int rank = 0; rank < RANKS; rank++) {
-		struct list *link;
+	for (int rank = 0; rank < RANKS && lane->n_running < lane->limits[rank]; rank++) {
+		struct list *link = list_pop(&lane->queued[rank]);
 
-		if (rank != RANK_METADATA && lane->n_bodies >= lane->body_limit)
-			return NULL;
-		link = list_pop(&lane->queued[rank]);
 		if (link)
 			return container_of(link, struct request, link);
 	}
@@ -245,7 +239,7 @@ static void run_lane(struct loop *loop, struct origin *origin)
 	struct lane *lane = &origin->lanes[loop - loop->engine->loops];
 	struct request *request;
 
-	while (lane->n_running < lane->limit && (request = next_request(lane))) {
+	while ((request = next_request(lane))) {
 		int r = start_try(loop, request);
 
 		if (!r)
@@ -298,7 +292,7 @@ static void resume(struct loop *loop, struct request *request)
 
 	if (!request->paused)
 		return;
-	request->paused = false;
+	request->paused = request->throttled = false;
 	request->deadline_ns += clock_now_ns() - request->paused_since_ns;
 	wake_at(loop, request->deadline_ns);
 	/* May call data, which may pause again. */
@@ -313,7 +307,7 @@ static void take_signal(struct loop *loop, struct request *request, unsigned sig
 
 	if (signals & SIGNAL_CANCEL)
 		cancel(loop, request);
-	else if (request->state == REQUEST_RUNNING)
+	else if (request->state == REQUEST_RUNNING && !request->throttled)
 		resume(loop, request);
 	run_lane_after(loop, origin);
 }
@@ -405,11 +399,15 @@ static bool check_time(struct loop *loop, struct request *request, uint64_t now)
 		time_is_up(loop, request);
 		return true;
 	}
+	if (request->throttled && now >= request->due_ns) {
+		resume(loop, request);
+		return true;
+	}
 	if (request->state == REQUEST_WAITING && now >= request->due_ns) {
 		queue(request, true);
 		return true;
 	}
-	if (request->state == REQUEST_WAITING)
+	if (request->state == REQUEST_WAITING || request->throttled)
 		wake_at(loop, request->due_ns);
 	if (request->timed && !request->paused)
 		wake_at(loop, request->deadline_ns);
@@ -441,34 +439,16 @@ static void check_times(struct loop *loop)
 
 /* --- bandwidth --- */
 
-/* Shares the origin's bandwidth equally among its running GETs, on all loops. */
-static void share_bandwidth(struct origin *origin, struct lane *lane)
-{
-	unsigned bodies = atomic_load(&origin->bodies);
-	curl_off_t speed;
-
-	if (!bodies || lane->speed_share == bodies)
-		return;
-	lane->speed_share = bodies;
-	speed = (curl_off_t)(origin->bandwidth_bytes / bodies);
-	list_for_each (link, &lane->running) {
-		struct request *request = container_of(link, struct request, link);
-
-		if (request->kind == REQUEST_GET)
-			curl_easy_setopt(request->easy, CURLOPT_MAX_RECV_SPEED_LARGE,
-				speed > 0 ? speed : (curl_off_t)1);
-	}
-}
-
-static void share_bandwidths(struct loop *loop)
+/* Sees to it that GETs which paused for their origin's bandwidth go on in time. */
+static void wake_throttled(struct loop *loop)
 {
 	if (!loop->n_limited)
 		return;
 	list_for_each (link, &loop->requests) {
 		struct request *request = container_of(link, struct request, all);
 
-		if (request->origin->bandwidth_bytes)
-			share_bandwidth(request->origin, lane_of(request));
+		if (request->throttled)
+			wake_at(loop, request->due_ns);
 	}
 }
 
@@ -509,9 +489,9 @@ static void *run_loop(void *arg)
 
 	while (!take_incoming(loop)) {
 		check_times(loop);
-		share_bandwidths(loop);
 		curl_multi_perform(loop->multi, &running);
 		end_tries(loop);
+		wake_throttled(loop);
 		curl_multi_poll(loop->multi, NULL, 0, poll_ms(loop), NULL);
 	}
 	check(list_empty(&loop->requests));
@@ -605,9 +585,9 @@ static unsigned choose_loop(const struct origin *origin)
 		const struct lane *lane = &origin->lanes[i];
 		uint64_t load;
 
-		if (!lane->limit)
+		if (!lane->limits[RANK_METADATA])
 			continue;
-		load = (uint64_t)atomic_load(&lane->load) * 1024 / lane->limit;
+		load = (uint64_t)atomic_load(&lane->load) * 1024 / lane->limits[RANK_METADATA];
 		if (load < best_load) {
 			best = i;
 			best_load = load;

@@ -18,10 +18,11 @@ enum rank { RANK_METADATA, RANK_DEMAND, RANK_READAHEAD, RANK_PREFETCH, RANKS };
 struct lane {
 	struct list queued[RANKS];
 	struct list running;
-	unsigned n_running, n_bodies; /* bodies: GETs among them */
-	unsigned limit, body_limit;   /* some are kept for metadata, which must not wait for data */
-	unsigned speed_share;         /* by how many the bandwidth was divided last */
-	_Atomic unsigned load;        /* requests from submit to release */
+	unsigned n_running;
+	/* By rank: how many may run when one more is started. Some places are kept for metadata, which
+	 * must not wait for data, and some for demand, which must not wait for what runs ahead. */
+	unsigned limits[RANKS];
+	_Atomic unsigned load; /* requests from submit to release */
 };
 void lane_init(struct lane *lane, unsigned limit);
 

@@ -171,16 +171,26 @@ static bool begin(struct get_request *own)
 	return reject(request);
 }
 
+/* Stops the transfer; curl will give this piece again, of which `taken` bytes are done with. */
+static size_t pause_body(struct get_request *own, size_t taken)
+{
+	own->repeat = taken;
+	own->base.paused = true;
+	own->base.paused_since_ns = clock_now_ns();
+	return CURL_WRITEFUNC_PAUSE;
+}
+
 size_t get_body(struct request *request, const uint8_t *bytes, size_t n)
 {
 	struct get_request *own = get_request_of(request);
 	uint64_t missing = own->get->length - own->received;
-	size_t at = own->repeat < n ? own->repeat : n, give, took;
+	size_t at = own->repeat < n ? own->repeat : n, fresh = n - at, give, took;
+	uint64_t pace_ns;
 
 	if (!begin(own))
 		return 0;
 	own->repeat -= at;
-	atomic_fetch_add(&request->origin->bytes, n - at);
+	atomic_fetch_add(&request->origin->bytes, fresh);
 	give = own->discard < n - at ? (size_t)own->discard : n - at;
 	own->discard -= give;
 	at += give;
@@ -195,11 +205,13 @@ size_t get_body(struct request *request, const uint8_t *bytes, size_t n)
 	took = give ? own->get->data(own->get, bytes + at, give) : 0;
 	check(took <= give);
 	own->received += took;
-	if (took < give) {
-		own->repeat = at + took;
-		request->paused = true;
-		request->paused_since_ns = clock_now_ns();
-		return CURL_WRITEFUNC_PAUSE;
+	if (took < give)
+		return pause_body(own, at + took);
+	pace_ns = origin_pace(request->origin, fresh);
+	if (pace_ns && !get_complete(request)) {
+		request->throttled = true;
+		request->due_ns = clock_now_ns() + pace_ns;
+		return pause_body(own, n);
 	}
 	/* Ends the transfer of a whole object whose rest nobody wants. */
 	return own->received == own->get->length && give < n - at ? 0 : n;

@@ -38,10 +38,10 @@ struct origin {
 	uint64_t timeout_ms, bandwidth_bytes;
 	struct lane lanes[ENGINE_LOOPS];
 	_Atomic uint64_t bytes;
-	_Atomic unsigned bodies; /* GETs running on all loops */
-	_Atomic bool shut;       /* origin_shutdown was called */
+	_Atomic bool shut; /* origin_shutdown was called */
 	struct lock lock;
 	struct origin_stats stats; /* lock */
+	uint64_t paced_ns; /* lock: when the bytes so far would be through at bandwidth_bytes */
 };
 
 /* Sets ops, one reference and the lock of a zeroed origin. */
@@ -55,6 +55,8 @@ int dir_open(const struct source *source, struct origin **ret, struct why *why);
 
 /* Counts one try and remembers its error. */
 void origin_count(struct origin *origin, enum request_kind kind, const struct verdict *verdict);
+/* Counts bytes against the bandwidth. How long to wait before more are taken, 0: not at all. */
+uint64_t origin_pace(struct origin *origin, size_t n);
 void origin_count_running(struct origin *origin, int change);
 
 #endif

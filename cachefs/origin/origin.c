@@ -15,6 +15,9 @@
 #define TIMEOUT_DEFAULT_MS  300000
 #define CONNECTIONS_DEFAULT 32
 #define CONNECTIONS_MAX     256
+/* What an idle origin may take at once, and pauses not worth a timer. */
+#define PACE_BURST_NS (100 * NS_PER_MS)
+#define PACE_LEAST_NS (5 * NS_PER_MS)
 
 static int check_config(const struct origin_config *config, struct why *why)
 {
@@ -198,6 +201,22 @@ void origin_count(struct origin *origin, enum request_kind kind, const struct ve
 	/* A fault that lasts is one line, not one for each try. */
 	if (is_news)
 		log_warn("origin_error", "source=%s error=%s", origin->source, verdict->text);
+}
+
+uint64_t origin_pace(struct origin *origin, size_t n)
+{
+	uint64_t now, ahead_ns;
+
+	if (!origin->bandwidth_bytes)
+		return 0;
+	lock_take(&origin->lock);
+	now = clock_now_ns();
+	if (origin->paced_ns + PACE_BURST_NS < now)
+		origin->paced_ns = now - PACE_BURST_NS;
+	origin->paced_ns += (uint64_t)((double)n * NS_PER_SEC / (double)origin->bandwidth_bytes);
+	ahead_ns = origin->paced_ns > now ? origin->paced_ns - now : 0;
+	lock_drop(&origin->lock);
+	return ahead_ns >= PACE_LEAST_NS ? ahead_ns : 0;
 }
 
 void origin_count_running(struct origin *origin, int change)

@@ -57,7 +57,9 @@ struct request {
 	uint64_t deadline_ns, due_ns, paused_since_ns;
 	unsigned tries, fixes_done; /* bits by enum fix */
 	unsigned loop;
-	bool paused, cancelled, timed;
+	bool paused; /* by the caller, or when throttled by the origin's bandwidth until due_ns */
+	bool throttled; /* only with paused */
+	bool cancelled, timed;
 	CURL *easy;
 	struct curl_slist *headers;
 	struct answer answer;

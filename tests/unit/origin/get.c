@@ -343,6 +343,31 @@ static void the_budget_ends_a_silent_try(void **state)
 	close_script(&fixture);
 }
 
+static void bandwidth_is_kept(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET", OK_HEAD("300010", "10-300019/400000") "0123456789", .zeros = 300000},
+	};
+	struct origin_config config = {.bandwidth_bytes = 1000000};
+	uint64_t start_ns = clock_now_ns();
+	struct fixture fixture;
+	struct origin *origin;
+	char source[64];
+
+	(void)state;
+	open_script(&fixture, steps, 1);
+	snprintf(source, sizeof source, "http://127.0.0.1:%u/", script_port(fixture.script));
+	config.source = source;
+	assert_int_equal(origin_open(fixture.engine, &config, &origin, NULL), 0);
+	fixture.wait->get.origin = origin;
+	fixture.wait->get.length = 300010;
+	assert_int_equal(wait_get(fixture.wait), 0);
+	assert_int_equal(fixture.wait->size, 300010);
+	assert_true(clock_now_ns() - start_ns >= 150 * NS_PER_MS);
+	origin_unref(origin);
+	close_script(&fixture);
+}
+
 static void many_at_once(void **state)
 {
 	static const struct script_step steps[] = {
@@ -423,6 +448,7 @@ int main(void)
 		cmocka_unit_test(retry_after_beyond_the_budget),
 		cmocka_unit_test(the_budget_ends_the_tries),
 		cmocka_unit_test(the_budget_ends_a_silent_try),
+		cmocka_unit_test(bandwidth_is_kept),
 		cmocka_unit_test(many_at_once),
 		cmocka_unit_test(http_stat_and_list),
 	};

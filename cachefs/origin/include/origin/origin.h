@@ -81,7 +81,7 @@ struct origin_config {
 	bool anonymous;
 	uint64_t timeout_ms;      /* total budget of one request with all its tries; 0: 5 minutes */
 	unsigned connections;     /* most in parallel; 0: 32 */
-	uint64_t bandwidth_bytes; /* per second; 0: no limit */
+	uint64_t bandwidth_bytes; /* per second; 0: no limit; not for file:// */
 };
 
 struct origin; /* one volume's root, configuration and credentials; reference counted, immutable but
