@@ -11,9 +11,7 @@
 
 struct name_key {
 	const struct nodes *nodes;
-	const struct node *parent;
-	const char *name;
-	size_t name_size;
+	const struct node_name *name;
 	enum origin_kind kind;
 };
 
@@ -21,19 +19,20 @@ struct name_key {
  * key, so that the directory's node is found again. */
 static uint64_t name_hash(const struct name_key *key)
 {
-	uint64_t parent_and_kind = key->parent->id << 1 | key->kind;
+	uint64_t ino_and_kind = key->name->ino << 1 | key->kind;
 
-	return hash64(key->name, key->name_size) ^ hash64(&parent_and_kind, sizeof parent_and_kind);
+	return hash64(&ino_and_kind, sizeof ino_and_kind);
 }
 
 static bool name_equal(const struct map_node *at, const void *arg)
 {
 	const struct node *node = container_of(at, struct node, by_name);
 	const struct name_key *key = arg;
+	const struct node_name *name = key->name;
 
-	return node->parent == key->parent && node->record->kind == key->kind &&
-	       node->record->name_size == key->name_size &&
-	       !memcmp(table_name(key->nodes->table, node->record), key->name, key->name_size);
+	return node->parent == name->parent && node->record->kind == key->kind &&
+	       node->record->name_size == name->name_size &&
+	       !memcmp(table_name(key->nodes->table, node->record), name->name, name->name_size);
 }
 
 static struct node *find_name(struct nodes *nodes, const struct name_key *key)
@@ -161,11 +160,12 @@ static int full(struct nodes *nodes)
 	return -ENFILE;
 }
 
-static int make_node(struct nodes *nodes, const struct name_key *name,
-	const struct origin_attr *attr, uint64_t ino, struct node **ret)
+static int make_node(struct nodes *nodes, const struct name_key *key,
+	const struct origin_attr *attr, struct node **ret)
 {
+	const struct node_name *name = key->name;
 	struct origin_attr own = *attr;
-	struct table_node_key key = {name->parent->id, name->name, name->name_size, &own};
+	struct table_node_key record = {name->parent->id, name->name, name->name_size, &own};
 	struct node *node = calloc(1, sizeof *node);
 
 	if (!node)
@@ -173,16 +173,16 @@ static int make_node(struct nodes *nodes, const struct name_key *name,
 	if (own.kind == ORIGIN_DIR)
 		own = (struct origin_attr){
 			.kind = ORIGIN_DIR, .mtime_ns = nodes->root->record->mtime_ns};
-	if (table_add_node(nodes->table, &key, &node->record)) {
+	if (table_add_node(nodes->table, &record, &node->record)) {
 		free(node);
 		return full(nodes);
 	}
 	nodes->full = false;
 	node->id = node->record->id;
-	node->ino = ino;
-	node->parent = (struct node *)name->parent;
+	node->ino = name->ino;
+	node->parent = name->parent;
 	put_slot(nodes, node);
-	map_insert(&nodes->names, &node->by_name, name_hash(name));
+	map_insert(&nodes->names, &node->by_name, name_hash(key));
 	*ret = node;
 	return 0;
 }
@@ -193,7 +193,7 @@ static bool is_same(struct nodes *nodes, const struct node *node, const struct o
 }
 
 static int get_or_make(struct nodes *nodes, const struct name_key *key,
-	const struct origin_attr *attr, uint64_t ino, struct node **ret)
+	const struct origin_attr *attr, struct node **ret)
 {
 	struct node *known = find_name(nodes, key);
 	int r;
@@ -204,28 +204,23 @@ static int get_or_make(struct nodes *nodes, const struct name_key *key,
 	}
 	if (known)
 		supersede(nodes, known);
-	r = make_node(nodes, key, attr, ino, ret);
+	r = make_node(nodes, key, attr, ret);
 	if (known)
 		free_if_unused(nodes, known);
 	return r;
 }
 
-int nodes_lookup(struct nodes *nodes, struct node *parent, const char *name, size_t name_size,
-	const struct origin_attr *attr, uint64_t fresh_until_ns, struct node **ret)
+int nodes_lookup(struct nodes *nodes, const struct node_name *name, const struct origin_attr *attr,
+	uint64_t fresh_until_ns, struct node **ret)
 {
-	struct name_key key = {nodes, parent, name, name_size, attr->kind};
+	struct name_key key = {nodes, name, attr->kind};
 	struct node *node;
-	uint64_t ino;
-	char *path;
-	int r = name_size <= TABLE_NAME_MAX ? node_path(nodes, parent, name, name_size, &path)
-					    : -ENAMETOOLONG;
+	int r;
 
-	if (r)
-		return r;
-	ino = path_ino(path);
-	free(path);
+	if (name->name_size > TABLE_NAME_MAX)
+		return -ENAMETOOLONG;
 	lock_take(&nodes->lock);
-	r = get_or_make(nodes, &key, attr, ino, &node);
+	r = get_or_make(nodes, &key, attr, &node);
 	if (!r) {
 		node->lookups++;
 		node->refs++;

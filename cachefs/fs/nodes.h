@@ -53,13 +53,20 @@ void node_ref(struct nodes *nodes, struct node *node);
 /* The last reference frees a file that the kernel forgot. NULL is allowed. */
 void node_put(struct nodes *nodes, struct node *node);
 
+struct node_name {
+	struct node *parent;
+	const char *name;
+	size_t name_size;
+	uint64_t ino; /* path_ino() of it */
+};
+
 /*
  * The node of this name as it is now: the known one if kind and version are the same, else a new
  * one that supersedes it. Counts one lookup and takes one reference. -ENFILE at the ceiling,
  * -ENAMETOOLONG, -ENOMEM.
  */
-int nodes_lookup(struct nodes *nodes, struct node *parent, const char *name, size_t name_size,
-	const struct origin_attr *attr, uint64_t fresh_until_ns, struct node **ret);
+int nodes_lookup(struct nodes *nodes, const struct node_name *name, const struct origin_attr *attr,
+	uint64_t fresh_until_ns, struct node **ret);
 /* Ids that are not known are ignored, and counts that are too high. */
 void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t n);
 /* True below three quarters of the ceiling: names that nobody asked for may get nodes. */

@@ -37,9 +37,15 @@ static void reply_found(struct lookup *lookup)
 		.entry_timeout = fs_entry_seconds(fs, fresh_ms),
 		.attr_timeout = fs_entry_seconds(fs, fresh_ms),
 	};
+	struct node_name name = {
+		.parent = lookup->parent,
+		.name = lookup->name,
+		.name_size = strlen(lookup->name),
+		.ino = path_ino(lookup->path),
+	};
 	struct node *node;
-	int r = nodes_lookup(&fs->nodes, lookup->parent, lookup->name, strlen(lookup->name),
-		&lookup->tree.attr, fs_fresh_until(fresh_ms), &node);
+	int r = nodes_lookup(
+		&fs->nodes, &name, &lookup->tree.attr, fs_fresh_until(fresh_ms), &node);
 
 	if (r) {
 		fuse_reply_err(lookup->parked.req, -r);

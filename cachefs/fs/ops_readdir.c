@@ -16,7 +16,8 @@ struct page {
 	struct fs *fs;
 	fuse_req_t req;
 	struct node *directory;
-	char *path; /* of the directory */
+	char *path;     /* of the directory */
+	double seconds; /* that the kernel may keep what it is told */
 	struct listing *listing;
 	uint64_t fresh_until_ns;
 	bool plus;
@@ -66,29 +67,29 @@ static bool add_dots(struct page *page, off_t offset)
 static uint64_t name_ino(const struct page *page, const struct listing_entry *entry)
 {
 	char path[ORIGIN_PATH_MAX + TABLE_NAME_MAX + 2];
+	char *at = stpcpy(path, page->path);
 
-	snprintf(path, sizeof path, "%s%s%s", page->path, *page->path ? "/" : "", entry->name);
+	if (*page->path)
+		*at++ = '/';
+	memcpy(at, entry->name, entry->name_size + 1);
 	return path_ino(path);
 }
 
 /* With a node when the listing says enough for one; else the kernel looks up what it needs. */
-static void make_node(
-	struct page *page, const struct listing_entry *entry, struct fuse_entry_param *ret)
+static void make_node(struct page *page, const struct listing_entry *entry, uint64_t ino,
+	struct fuse_entry_param *ret)
 {
 	struct nodes *nodes = &page->fs->nodes;
-	uint64_t now = clock_now_ns();
+	struct node_name name = {page->directory, entry->name, entry->name_size, ino};
 	struct node *node;
 
 	if ((!entry->attr_known && entry->attr.kind != ORIGIN_DIR) || !nodes_are_plenty(nodes))
 		return;
-	if (nodes_lookup(nodes, page->directory, entry->name, entry->name_size, &entry->attr,
-		    page->fresh_until_ns, &node))
+	if (nodes_lookup(nodes, &name, &entry->attr, page->fresh_until_ns, &node))
 		return;
 	ret->ino = node->id;
+	ret->attr_timeout = ret->entry_timeout = page->seconds;
 	fs_stat_node(page->fs, node, &ret->attr);
-	if (page->fresh_until_ns > now)
-		ret->attr_timeout = ret->entry_timeout =
-			fs_entry_seconds(page->fs, (page->fresh_until_ns - now) / NS_PER_MS);
 	node_put(nodes, node);
 	page->told[page->n_told++] = ret->ino;
 }
@@ -97,15 +98,17 @@ static bool add_entry(struct page *page, off_t offset)
 {
 	struct fuse_entry_param entry = {0};
 	struct listing_entry listed;
+	uint64_t ino;
 
 	listing_get(page->listing, (size_t)(offset - FIRST_ENTRY), &listed);
 	if (listed.name_size > TABLE_NAME_MAX)
 		return true;
 	if (!fits(page, listed.name))
 		return false;
-	fs_stat(page->fs, &listed.attr, name_ino(page, &listed), &entry.attr);
+	ino = name_ino(page, &listed);
+	fs_stat(page->fs, &listed.attr, ino, &entry.attr);
 	if (page->plus)
-		make_node(page, &listed, &entry);
+		make_node(page, &listed, ino, &entry);
 	add(page, listed.name, &entry, offset + 1);
 	return true;
 }
@@ -129,8 +132,12 @@ static void forget_told(struct page *page)
 
 static void reply_page(struct page *page, size_t size, off_t offset)
 {
+	uint64_t now = clock_now_ns();
 	int r;
 
+	if (page->fresh_until_ns > now)
+		page->seconds =
+			fs_entry_seconds(page->fs, (page->fresh_until_ns - now) / NS_PER_MS);
 	page->size = size < REPLY_MAX ? size : REPLY_MAX;
 	page->bytes = malloc(page->size + 1);
 	page->told = malloc(sizeof *page->told * (page->size / entry_size(page, "") + 1));

@@ -44,10 +44,15 @@ static struct node *look(struct fixture *f, struct node *parent, const char *nam
 	enum origin_kind kind, const char *version)
 {
 	struct origin_attr attr = {.kind = kind, .size_bytes = 9, .mtime_ns = 77};
+	struct node_name key = {parent, name, strlen(name), 0};
 	struct node *node;
+	char *path;
 
 	strcpy(attr.version.text, version);
-	assert_int_equal(nodes_lookup(&f->nodes, parent, name, strlen(name), &attr, 0, &node), 0);
+	assert_int_equal(node_path(&f->nodes, parent, name, strlen(name), &path), 0);
+	key.ino = path_ino(path);
+	free(path);
+	assert_int_equal(nodes_lookup(&f->nodes, &key, &attr, 0, &node), 0);
 	return node;
 }
 
@@ -167,7 +172,9 @@ static void full(void **state)
 
 	for (n = 0;; n++) {
 		snprintf(name, sizeof name, "%d", n);
-		r = nodes_lookup(&f->nodes, f->nodes.root, name, strlen(name), &attr, 0, &node);
+		r = nodes_lookup(&f->nodes,
+			&(struct node_name){f->nodes.root, name, strlen(name), path_ino(name)},
+			&attr, 0, &node);
 		if (r)
 			break;
 		assert_int_equal(nodes_are_plenty(&f->nodes), n + 2 < NODES / 4 * 3);
