@@ -210,7 +210,7 @@ def test_a_dead_mount(cache, local):
     """It is found without touching it, said to be there, unmounted, and mounted anew with the cache kept."""
     mounted = cache.mount_origin(local)
     assert (mounted / "dir" / "a").read_bytes() == b"content"
-    wait.until(lambda: cache.status(mounted / "dir" / "a")["warm"], 30, "warm")
+    cache.wait_warm(mounted / "dir" / "a")
     cache.kill()
     with pytest.raises(OSError) as caught:
         os.listdir(mounted)

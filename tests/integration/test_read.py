@@ -21,7 +21,7 @@ def scripted(faulty):
 def warm(cache, path):
     """Reads the file once and returns when all of it is kept."""
     reads.sha256(path)
-    wait.until(lambda: cache.status(path)["warm"], 30, f"{path} to be warm")
+    cache.wait_warm(path)
 
 
 def stopped(cache):
@@ -40,7 +40,7 @@ def test_every_size_cold_and_warm(cache, origin, profile):
     assert [os.stat(mounted / "dir" / f"of {size}").st_size for size in SIZES] == SIZES
     assert reads.tree(mounted / "dir") == wanted
     for name in wanted:
-        wait.until(lambda name=name: cache.status(mounted / "dir" / name)["warm"], 30, f"{name} to be warm")
+        cache.wait_warm(mounted / "dir" / name)
     cold = cache.counters()
     assert cold["fetched_bytes"] == sum(SIZES)
     if profile == "restart":
@@ -62,7 +62,7 @@ def test_ways_to_read(cache, scripted, read):
     scripted.put("a", content)
     mounted = cache.mount_origin(scripted)
     assert child.call(read, mounted / "a") == data.digest(content)
-    wait.until(lambda: cache.status(mounted / "a")["warm"], 30, "warm")
+    cache.wait_warm(mounted / "a")
     assert data.fetched_once(scripted.faulty.requests("get"), len(content))
     before = cache.volume(mounted)["passthrough_opens"]
     assert child.call(read, mounted / "a") == data.digest(content)
@@ -113,12 +113,13 @@ def test_copies(cache, scripted, workdir):
 
 
 @pytest.mark.timeout(300)
-def test_many_processes_read_one_object(cache, scripted, rounds):
+def test_many_processes_read_one_object(cache, scripted, rounds, workdir):
     size = rounds(256, 1024) * MIB
     content = data.make("shared", size)
+    (workdir / "local").write_bytes(content)
     scripted.put("a", content)
     mounted = cache.mount_origin(scripted)
-    assert child.call(reads.by_many, mounted / "a", 64, size, data.digest(content), timeout_s=250) == 64
+    assert child.call(reads.by_many, mounted / "a", workdir / "local", 64, timeout_s=250) == 64
     assert data.fetched_once(scripted.faulty.requests("get"), size)
     assert scripted.faulty.sent() == size
     assert scripted.faulty.count("head") == 0

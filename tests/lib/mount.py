@@ -82,6 +82,13 @@ class Cache:
         path = os.path.realpath(mountpoint)
         return next(v for v in self.status()["volumes"] if v["mountpoint"] == path)
 
+    def wait_warm(self, path, timeout_s=30.0):
+        """Returns when the file is kept whole and its next open can be passed through."""
+        try:
+            wait.until(lambda: self.status(path)["warm"], timeout_s, f"{path} to be warm")
+        except TimeoutError as e:
+            raise AssertionError(f"{e}: {self.status(path)} {self.status()}\n{self.log_end()}") from None
+
     def log_end(self, lines=40):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 

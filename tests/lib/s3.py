@@ -3,7 +3,6 @@
 import boto3
 import botocore.config
 import botocore.handlers
-import botocore.handlers
 
 
 class S3:
