@@ -7,7 +7,7 @@
  *                RUNNING --> finished                 right, final failure, cancelled, time is up
  *     QUEUED, WAITING --> finished                    cancelled, time is up
  *
- * engine.c makes the transitions; this module makes a try, watches its answer and judges it.
+ * loop.c makes the transitions; this module makes a try, watches its answer and judges it.
  */
 #ifndef ORIGIN_REQUEST_H
 #define ORIGIN_REQUEST_H

@@ -260,6 +260,25 @@ static void a_waiting_get_can_be_cancelled(void **state)
 	close_script(&fixture);
 }
 
+static void a_shut_origin_waits_for_nothing(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET", "HTTP/1.1 503 Slow\r\nRetry-After: 15\r\nContent-Length: 0\r\n\r\n"},
+	};
+	struct fixture fixture;
+
+	(void)state;
+	open_script(&fixture, steps, 1);
+	wait_get_start(fixture.wait);
+	while (script_requests(fixture.script) < 1)
+		sched_yield();
+	origin_shutdown(fixture.origin);
+	assert_int_equal(wait_get_done(fixture.wait), -ECANCELED);
+	assert_int_equal(wait_get(fixture.wait), -ECANCELED);
+	assert_int_equal(script_requests(fixture.script), 1);
+	close_script(&fixture);
+}
+
 static void retry_after_is_honoured(void **state)
 {
 	static const struct script_step steps[] = {
@@ -444,6 +463,7 @@ int main(void)
 		cmocka_unit_test(a_pause_repeats_what_was_not_taken),
 		cmocka_unit_test(a_paused_get_can_be_cancelled),
 		cmocka_unit_test(a_waiting_get_can_be_cancelled),
+		cmocka_unit_test(a_shut_origin_waits_for_nothing),
 		cmocka_unit_test(retry_after_is_honoured),
 		cmocka_unit_test(retry_after_beyond_the_budget),
 		cmocka_unit_test(the_budget_ends_the_tries),
