@@ -20,10 +20,6 @@ lasting = set()  # the processes that serve the whole session, not one test
 HANG_MARGIN_S = 10  # how long before the test's time-out its hung requests get an error
 
 
-def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="run the torture rounds in full")
-
-
 @pytest.fixture
 def rounds(request):
     """rounds(short, long): how many a torture test does."""
