@@ -33,6 +33,8 @@ static int start(struct cache *cache, const struct cache_config *config, struct 
 	if (!r)
 		r = resident_init(&cache->resident, n_buffers);
 	if (!r)
+		gather_init(&cache->gather, n_buffers);
+	if (!r)
 		r = map_init(&cache->objects);
 	if (!r)
 		r = work_new("open", 2, &cache->opens);
@@ -98,6 +100,8 @@ void cache_free(struct cache *cache)
 	evict_free(cache);
 	resident_free(&cache->resident);
 	ring_free(cache->ring);
+	if (cache->gather.room)
+		gather_destroy(&cache->gather);
 	pool_free(cache->pool);
 	index_close(cache->index);
 	store_close(cache->store);

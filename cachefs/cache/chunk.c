@@ -127,6 +127,9 @@ static void leave_resident(struct chunk *chunk)
 		return;
 	resident_put(
 		&cache->resident, chunk->object->id, chunk->index, pool_buffer_ref(chunk->buffer));
+	/* Who began to wait in between found no resident to take. */
+	if (pool_wanted(cache->pool))
+		resident_drop(&cache->resident, chunk->object->id, chunk->index);
 }
 
 /* --- into the store --- */

@@ -24,6 +24,7 @@ struct fetch {
 	struct pool_buffer *spare; /* object.lock */
 	bool waiting;              /* object.lock; `wait` is queued or being served */
 	bool finished; /* object.lock; done came while waiting: whoever is later frees */
+	bool over;     /* cache.fetches_lock; done came: nothing may be asked of `get` any more */
 };
 
 static void fetch_free(struct fetch *fetch)
@@ -189,22 +190,29 @@ static void fetch_done(struct origin_get *get, int error)
 	bool later;
 
 	check(error || fetch->next == fetch->count);
-	lock_take(&object->lock);
-	if (error == -ESTALE)
+	lock_take(&object->cache->fetches_lock);
+	fetch->over = true;
+	lock_drop(&object->cache->fetches_lock);
+	if (error == -ESTALE) {
+		lock_take(&object->lock);
 		object->changed = true;
+		lock_drop(&object->lock);
+	}
+	for (uint32_t i = fetch->next; i < fetch->count; i++)
+		chunk_abandoned(fetch->chunks[i], get->origin, error);
+	/* Once it is finished the fetch may be gone as soon as the lock is dropped. */
+	lock_take(&object->lock);
 	if (fetch->waiting && pool_cancel(object->cache->pool, &fetch->wait))
 		fetch->waiting = false;
 	fetch->finished = true;
 	later = fetch->waiting;
 	lock_drop(&object->lock);
-	for (uint32_t i = fetch->next; i < fetch->count; i++)
-		chunk_abandoned(fetch->chunks[i], get->origin, error);
 	if (!later)
 		fetch_free(fetch);
 }
 
-/* Makes the run's chunks busy, and counts them in fetch->count. object.lock held. 0, -ESTALE,
- * -ENOMEM. */
+/* Makes the run's chunks busy, and counts them in fetch->count. An absent chunk may be busy: its
+ * commit failed while it was being read. object.lock held. 0, -ESTALE, -ENOMEM. */
 static int claim(struct fetch *fetch, uint32_t most)
 {
 	struct object *object = fetch->object;
@@ -218,7 +226,7 @@ static int claim(struct fetch *fetch, uint32_t most)
 		struct chunk *chunk;
 
 		if (!object->groups[index / INDEX_GROUP_CHUNKS] ||
-			chunk_state_of(object, index) != CHUNK_ABSENT)
+			chunk_state_of(object, index) != CHUNK_ABSENT || chunk_busy(object, index))
 			break;
 		chunk = chunk_begin(object, index, PHASE_FETCH);
 		if (!chunk)
@@ -281,10 +289,14 @@ int fetch_start(
 void fetches_cancel_and_wait(struct cache *cache)
 {
 	lock_take(&cache->fetches_lock);
-	/* Each stays in the list until fetch_free, which takes this lock: none can be freed
-	 * meanwhile. */
-	list_for_each (link, &cache->fetches)
-		origin_get_cancel(&container_of(link, struct fetch, in_fetches)->get);
+	/* Each stays in the list until fetch_free, and its done takes this lock first: none can be
+	 * freed meanwhile. */
+	list_for_each (link, &cache->fetches) {
+		struct fetch *fetch = container_of(link, struct fetch, in_fetches);
+
+		if (!fetch->over)
+			origin_get_cancel(&fetch->get);
+	}
 	while (!list_empty(&cache->fetches))
 		cond_wait(&cache->fetches_gone, &cache->fetches_lock);
 	lock_drop(&cache->fetches_lock);

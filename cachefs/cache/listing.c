@@ -15,7 +15,8 @@ enum { SLOT_DIR = 1, SLOT_ATTR_KNOWN = 2, SLOT_STRONG = 4 };
 
 struct listing_head {
 	uint32_t magic, count;
-	uint64_t sum; /* hash64 of everything behind the head */
+	uint64_t
+		sum; /* hash64 of everything behind it; magic, count and sizes are checked as such */
 	uint64_t hidden_keys;
 	int64_t wall_ns; /* when the listing was complete */
 	uint64_t heap_size;
@@ -126,7 +127,9 @@ static void listing_point(struct listing *listing)
 
 static uint64_t block_sum(const struct listing *listing)
 {
-	return hash64(listing->head + 1, listing->size - sizeof *listing->head);
+	size_t before = offsetof(struct listing_head, hidden_keys);
+
+	return hash64((const char *)listing->head + before, listing->size - before);
 }
 
 int listing_build(struct listing_builder *builder, struct listing **ret)

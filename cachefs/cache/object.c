@@ -71,10 +71,12 @@ static struct object *object_new(
 	struct cache *cache, struct id128 id, const char *name, const struct origin_attr *attr)
 {
 	struct object *object = calloc(1, sizeof *object);
-	uint64_t n_chunks = (attr->size_bytes + CHUNK_SIZE - 1) / CHUNK_SIZE;
+	uint64_t n_chunks = attr->size_bytes / CHUNK_SIZE + (attr->size_bytes % CHUNK_SIZE != 0);
 
-	if (!object)
+	if (!object || n_chunks > UINT32_MAX) {
+		free(object);
 		return NULL;
+	}
 	lock_init(&object->lock);
 	cond_init(&object->raw_made);
 	list_init(&object->idle);
@@ -89,7 +91,7 @@ static struct object *object_new(
 	object->name = strdup(name);
 	object->groups = calloc((n_chunks + INDEX_GROUP_CHUNKS - 1) / INDEX_GROUP_CHUNKS + 1,
 		sizeof(struct group *));
-	if (!object->name || !object->groups || n_chunks > UINT32_MAX) {
+	if (!object->name || !object->groups) {
 		object_free(object);
 		return NULL;
 	}
@@ -204,30 +206,53 @@ void object_record(struct object *object, struct index_object_record *ret)
 	memcpy(ret->version, object->version.text, sizeof ret->version);
 }
 
-/* The record says what the file can't back: the record goes, durably, before anything new is
- * written under this id. */
-static int forget_record(struct object *object, const struct index_object *record, const char *why)
+/* Everything of the object goes out of the index, durably, but for its pin. */
+static int forget_chunks(struct object *object, struct index_object_record *record)
 {
-	struct cache *cache = object->cache;
 	struct index_txn *txn;
-	int r;
+	int r = index_begin(object->cache->index, &txn);
 
-	log_warn("store_file_bad", "object=%s version=%s reason=%s", object->name,
-		object->version.text, why);
-	r = index_begin(cache->index, &txn);
 	if (r)
 		return r;
 	r = index_delete_object(txn, object->id);
+	if (!r && record->object.pinned_until_ns) {
+		record->object.disk_bytes = record->object.n_present = 0;
+		record->object.ctime_ns = 0;
+		record->object.complete = false;
+		r = index_put_object(txn, object->id, record);
+	}
 	if (r) {
 		index_abort(txn);
 		return r;
 	}
-	r = index_commit(txn);
-	if (r)
-		return r;
-	space_give(cache, record->disk_bytes);
+	return index_commit(txn);
+}
+
+/*
+ * The record says what the file can't back. A file that is gone or of another length is forgotten,
+ * before anything new is written under this id. One that could not be opened for now (no
+ * descriptors, a disk that fails), or whose record stays, is let alone: chunks added to it would
+ * revive what the record says, so in this life of the daemon the object is not kept.
+ */
+static void record_unbacked(struct object *object, struct index_object_record *record, int error)
+{
+	struct cache *cache = object->cache;
+	uint64_t disk_bytes = record->object.disk_bytes;
+	bool lost = error == -ENOENT || error == -EUCLEAN;
+
+	log_warn(lost ? "store_file_bad" : "store_file_unreadable",
+		"object=%s version=%s reason=%s", object->name, object->version.text,
+		strerror(-error));
+	atomic_fetch_add(
+		lost ? &cache->counters.checksum_failures : &cache->counters.store_errors, 1);
+	object->pinned_until_ns = record->object.pinned_until_ns;
+	if (!lost || forget_chunks(object, record)) {
+		object->unkept = true;
+		return;
+	}
+	object->has_record = record->object.pinned_until_ns != 0;
+	space_give(cache, disk_bytes);
 	raw_remove(cache->store, object->id, &(uint64_t){0});
-	return 0;
 }
 
 /* In a worker, nobody else uses the object yet. An index or a disk that fails leaves an object that
@@ -252,13 +277,7 @@ static void load_record(struct object *object)
 			r = raw_stat(raw, &state);
 		if (r) {
 			raw_unref(raw);
-			atomic_fetch_add(&cache->counters.checksum_failures, 1);
-			if (!forget_record(object, &record.object, strerror(-r)))
-				return;
-			/* Chunks added to what can't be forgotten would revive it: in this life of
-			 * the daemon the object is not kept. */
-			log_error("index_write_failed", "object=%s", object->name);
-			object->unkept = true;
+			record_unbacked(object, &record, r);
 			return;
 		}
 		space_correct(cache, record.object.disk_bytes, state.disk_bytes);

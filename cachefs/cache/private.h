@@ -1,6 +1,6 @@
 /*
  * What the files of this room share. Locks, outermost first:
- *     cache.objects_lock > object.lock > one of resident, space, commit, fetches > pool
+ *     cache.objects_lock > object.lock > one of resident, gather, space, commit, fetches > pool
  */
 #ifndef CACHE_PRIVATE_H
 #define CACHE_PRIVATE_H
@@ -119,6 +119,14 @@ struct resident {
 	struct resident_entry *entries;
 };
 
+/* Reads of several chunks, which hold as many buffers at once. */
+struct gather {
+	struct lock lock;
+	struct list waiting; /* lock; struct object_read.gather */
+	size_t room;         /* lock; buffers that may still be held */
+	bool admitting;      /* lock; a thread is starting reads of the line */
+};
+
 struct space {
 	struct lock lock;
 	uint64_t capacity_bytes, reserve_bytes;
@@ -172,6 +180,7 @@ struct cache {
 				   with no other lock */
 	struct evict_candidates *candidates; /* evict_lock */
 	struct resident resident;
+	struct gather gather;
 	struct space space;
 	struct commit commit;
 	struct cache_counters counters;
@@ -230,6 +239,16 @@ void pieces_failed(struct list *pieces, int error);
 void pieces_restart(struct list *pieces);
 /* Moves the waiters of chunk that need no more than `filled` bytes to ready. object.lock held. */
 void chunk_collect_ready(struct chunk *chunk, struct list *ready);
+/* All chunks of the read are here: has it take a buffer of each. */
+void read_gather(struct object_read *read);
+
+/* gather.c */
+void gather_init(struct gather *gather, size_t n_buffers);
+void gather_destroy(struct gather *gather);
+/* read_gather now, or when there is room. No lock held. */
+void gather_add(struct gather *gather, struct object_read *read);
+/* A read that was gathering let its buffers go. No lock held. */
+void gather_done(struct gather *gather, int n_pieces);
 
 /* readahead.c */
 #define READER_STREAMS 4
@@ -270,6 +289,7 @@ int resident_init(struct resident *resident, size_t n_buffers);
 void resident_free(struct resident *resident);
 /* A reference of the chunk's buffer, or NULL. */
 struct pool_buffer *resident_get(struct resident *resident, struct id128 object, uint32_t chunk);
+bool resident_has(struct resident *resident, struct id128 object, uint32_t chunk);
 /* Takes over a reference. */
 void resident_put(
 	struct resident *resident, struct id128 object, uint32_t chunk, struct pool_buffer *buffer);

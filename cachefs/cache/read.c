@@ -1,7 +1,10 @@
 /*
- * Reads: a read is cut into one piece a chunk; each piece gets a reference of a buffer that holds
- * its bytes, at once or after waiting at the chunk; when the last has it, done is called with all
- * of them.
+ * Reads: a read is cut into one piece a chunk.
+ *
+ *   1. arriving   only with several pieces: each waits at its chunk until the bytes are here, in
+ *                 memory or in the store, and holds nothing (gather.c says why)
+ *   2. gathering  each piece gets a reference of a buffer that holds its bytes, at once or after
+ *                 waiting at the chunk; when the last has it, done is called with all of them
  */
 #include "private.h"
 
@@ -11,12 +14,14 @@
 
 static void read_finish(struct object_read *read)
 {
-	struct cache_counters *counters = &read->reader->object->cache->counters;
+	struct cache *cache = read->reader->object->cache;
+	struct cache_counters *counters = &cache->counters;
 	struct cache_account *account = read->reader->account;
 	int error = atomic_load(&read->error);
 	struct iovec iov[OBJECT_READ_PIECES];
 	struct pool_buffer *buffers[OBJECT_READ_PIECES];
 	int n = read->n_pieces;
+	bool gathering = read->gathering;
 	uint64_t bytes = 0;
 
 	for (int i = 0; i < n; i++) {
@@ -45,6 +50,23 @@ static void read_finish(struct object_read *read)
 	read->done(read, error, iov, error ? 0 : n);
 	for (int i = 0; i < n; i++)
 		pool_buffer_unref(buffers[i]);
+	if (gathering && n > 1)
+		gather_done(&cache->gather, n);
+}
+
+/* A piece that takes no buffer yet. */
+static bool piece_arrives(const struct read_piece *piece)
+{
+	return !piece->read->gathering;
+}
+
+/* The last piece, or who started them, is done with this step. */
+static void step_finish(struct object_read *read)
+{
+	if (read->gathering || atomic_load(&read->error))
+		read_finish(read);
+	else
+		gather_add(&read->reader->object->cache->gather, read);
 }
 
 static void piece_finish(struct read_piece *piece, struct pool_buffer *buffer, int error)
@@ -56,16 +78,18 @@ static void piece_finish(struct read_piece *piece, struct pool_buffer *buffer, i
 	if (error)
 		atomic_compare_exchange_strong(&read->error, &none, error);
 	if (atomic_fetch_sub(&read->waiting, 1) == 1)
-		read_finish(read);
+		step_finish(read);
 }
 
 void pieces_ready(struct list *pieces, struct pool_buffer *buffer)
 {
 	struct list *link;
 
-	while ((link = list_pop(pieces)))
-		piece_finish(
-			container_of(link, struct read_piece, link), pool_buffer_ref(buffer), 0);
+	while ((link = list_pop(pieces))) {
+		struct read_piece *piece = container_of(link, struct read_piece, link);
+
+		piece_finish(piece, piece_arrives(piece) ? NULL : pool_buffer_ref(buffer), 0);
+	}
 }
 
 void pieces_failed(struct list *pieces, int error)
@@ -91,6 +115,17 @@ static void piece_failed(struct read_piece *piece, int error)
 
 enum piece_step { PIECE_READY, PIECE_WAITS, PIECE_FETCH, PIECE_LOAD };
 
+/* The store has the chunk and nobody doubts it, or a resident has. object.lock held. */
+static bool chunk_here(struct object *object, uint32_t index)
+{
+	struct chunk *chunk = chunk_busy(object, index);
+
+	if (chunk)
+		return chunk->phase == PHASE_LOAD && chunk_state_of(object, index) != CHUNK_ABSENT;
+	return chunk_state_of(object, index) != CHUNK_ABSENT ||
+	       resident_has(&object->cache->resident, object->id, index);
+}
+
 /* What the piece's chunk has for it now. object.lock held. */
 static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_load)
 {
@@ -98,9 +133,11 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_l
 	struct chunk *chunk = chunk_busy(object, piece->chunk);
 
 	if (chunk && chunk->phase != PHASE_LOAD && chunk->buffer && piece->to <= chunk->filled) {
-		piece->buffer = pool_buffer_ref(chunk->buffer);
+		piece->buffer = piece_arrives(piece) ? NULL : pool_buffer_ref(chunk->buffer);
 		return PIECE_READY;
 	}
+	if (piece_arrives(piece) && chunk_here(object, piece->chunk))
+		return PIECE_READY;
 	if (chunk) {
 		list_append(&chunk->waiters, &piece->link);
 		if (chunk->phase == PHASE_FETCH)
@@ -112,6 +149,7 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_l
 		return PIECE_READY;
 	if (chunk_state_of(object, piece->chunk) == CHUNK_ABSENT)
 		return PIECE_FETCH;
+	check(!piece_arrives(piece));
 	chunk = chunk_begin(object, piece->chunk, PHASE_LOAD);
 	if (!chunk)
 		return PIECE_FETCH;
@@ -156,6 +194,28 @@ void pieces_restart(struct list *pieces)
 
 	while ((link = list_pop(pieces)))
 		piece_start(container_of(link, struct read_piece, link), 1);
+}
+
+/* Starts every piece on its step; pieces_started follows, after which the read may be gone. */
+static void pieces_start(struct object_read *read)
+{
+	/* One more than the pieces, so that the read can't finish while this goes on. */
+	atomic_store(&read->waiting, read->n_pieces + 1);
+	for (int i = 0; i < read->n_pieces; i++)
+		piece_start(&read->pieces[i], (uint32_t)(read->n_pieces - i));
+}
+
+static void pieces_started(struct object_read *read)
+{
+	if (atomic_fetch_sub(&read->waiting, 1) == 1)
+		step_finish(read);
+}
+
+void read_gather(struct object_read *read)
+{
+	read->gathering = true;
+	pieces_start(read);
+	pieces_started(read);
 }
 
 /* Has what lies ahead of the read fetched, a part at a time. */
@@ -211,14 +271,11 @@ void object_read_start(struct object_read *read)
 		list_init(&piece->link);
 	}
 	readahead_note(&reader->readahead, read->offset, read->size_bytes, &ahead_from, &ahead_to);
-	/* One more than the pieces, so that the read can't finish and be gone while this goes on.
-	 */
-	atomic_init(&read->waiting, read->n_pieces + 1);
-	for (int i = 0; i < read->n_pieces; i++)
-		piece_start(&read->pieces[i], (uint32_t)(read->n_pieces - i));
+	read->gathering = read->n_pieces == 1;
+	list_init(&read->gather);
+	pieces_start(read);
 	read_ahead(reader, ahead_from, ahead_to);
-	if (atomic_fetch_sub(&read->waiting, 1) == 1)
-		read_finish(read);
+	pieces_started(read);
 }
 
 int reader_new(struct object *object, struct origin *origin, const char *path,

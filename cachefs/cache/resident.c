@@ -92,6 +92,16 @@ struct pool_buffer *resident_get(struct resident *resident, struct id128 object,
 	return buffer;
 }
 
+bool resident_has(struct resident *resident, struct id128 object, uint32_t chunk)
+{
+	bool has;
+
+	lock_take(&resident->lock);
+	has = find(resident, object, chunk);
+	lock_drop(&resident->lock);
+	return has;
+}
+
 void resident_put(
 	struct resident *resident, struct id128 object, uint32_t chunk, struct pool_buffer *buffer)
 {

@@ -81,6 +81,8 @@ struct object_read {
 	void (*done)(struct object_read *read, int error, const struct iovec *iov, int iovcnt);
 	/* private */
 	struct read_piece pieces[OBJECT_READ_PIECES];
+	struct list gather;
+	bool gathering; /* holds, or waits for, a buffer of each piece at once */
 	_Atomic int waiting;
 	_Atomic int error;
 	_Atomic bool stalled;

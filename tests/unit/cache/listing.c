@@ -1,0 +1,5 @@
+#include "rig.h"
+int main(void)
+{
+	return 0;
+}
