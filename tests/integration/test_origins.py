@@ -47,6 +47,8 @@ def test_cold_warm_and_restarted(cache, origin):
     same_everywhere(root, content)
     fetched = cache.counters()["origin_bytes"]
     assert fetched >= sum(map(len, content.values()))
+    for key in content:
+        cache.wait_warm(root / key)
     before = opens(cache)
     same_everywhere(root, content)
     after = opens(cache)
