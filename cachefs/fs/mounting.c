@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -130,22 +131,52 @@ int mounting_new(int device, const char *source, const char *mountpoint, bool al
 	return r;
 }
 
-int mounting_bind(struct mount_id id, const char *mountpoint, struct why *why)
+/*
+ * A copy of the mount at path, attached nowhere yet, if it is one of this superblock: by now another
+ * thread may have unmounted it, and a bind mount of the path would show what lies below, writable.
+ * The descriptor, -ENOENT, or -errno.
+ */
+static int clone_mount(const char *path, struct mount_id id)
+{
+	_cleanup_(closep) int fd = (int)syscall(SYS_open_tree, AT_FDCWD, path,
+		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT | AT_SYMLINK_NOFOLLOW);
+	struct statx st;
+
+	/* Without asking the file system: it may be dead. */
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+		return -errno;
+	if (st.stx_dev_major != id.major || st.stx_dev_minor != id.minor)
+		return -ENOENT;
+	return steal_fd(&fd);
+}
+
+int mounting_clone(struct mount_id id, int *ret_tree, struct why *why)
 {
 	struct mountinfo info;
 	const struct mount *from;
-	int r = load(&info, why);
+	int tree, r = load(&info, why);
 
 	if (r)
 		return r;
 	from = mountinfo_of(&info, id.major, id.minor, true);
-	if (!from)
-		r = -ENOENT;
-	else if (mount(from->mountpoint, mountpoint, NULL, MS_BIND, NULL) < 0)
-		r = why_set(why, -errno, "binding %s to %s: %s", from->mountpoint, mountpoint,
-			strerror(errno));
+	tree = from ? clone_mount(from->mountpoint, id) : -ENOENT;
+	if (tree >= 0)
+		*ret_tree = tree;
+	else if (tree == -ENOENT)
+		r = tree;
+	else
+		r = why_set(
+			why, tree, "copying the mount %s: %s", from->mountpoint, strerror(-tree));
 	mountinfo_free(&info);
 	return r;
+}
+
+int mounting_attach(int tree, const char *mountpoint, struct why *why)
+{
+	if (!syscall(SYS_move_mount, tree, "", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH))
+		return 0;
+	return why_set(why, errno == ENOENT ? -EIO : -errno, "mounting on %s: %s", mountpoint,
+		strerror(errno));
 }
 
 int mounting_remove(const char *mountpoint, bool force, struct why *why)
@@ -188,7 +219,7 @@ static bool remove_one(struct mount_id id)
 	if (mountinfo_load(&info))
 		return false;
 	mount = mountinfo_of(&info, id.major, id.minor, false);
-	if (mount)
+	if (mount && mount_is_ours(mount))
 		removed = !umount2(mount->mountpoint, UMOUNT_NOFOLLOW) ||
 			  !umount2(mount->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH);
 	mountinfo_free(&info);

@@ -22,11 +22,17 @@ int mounting_check(
 /* A new superblock, read-only, over device. */
 int mounting_new(int device, const char *source, const char *mountpoint, bool allow_other,
 	struct mount_id *ret, struct why *why);
-/* One more mount of it. -ENOENT, why untouched: none of the whole is left in this namespace. */
-int mounting_bind(struct mount_id id, const char *mountpoint, struct why *why);
+/*
+ * A copy of a mount of all of the superblock, attached nowhere yet. While the descriptor is open
+ * the superblock lives; the caller has to see that it is the one that was meant, since an st_dev is
+ * used again as soon as it is free. -ENOENT, why untouched: none is left in this namespace.
+ */
+int mounting_clone(struct mount_id id, int *ret_tree, struct why *why);
+int mounting_attach(int tree, const char *mountpoint, struct why *why);
 /* -EINVAL: no mount of this type; -EBUSY. */
 int mounting_remove(const char *mountpoint, bool force, struct why *why);
-/* All mounts of the superblock in this namespace, detached when busy. */
+/* All mounts of the superblock in this namespace, detached when busy. For this and what follows the
+ * superblock must live. */
 void mounting_remove_all(struct mount_id id);
 /* Ends a connection that detached mounts or other namespaces keep alive: its readers get errors. */
 void mounting_abort(struct mount_id id);

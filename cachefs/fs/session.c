@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,13 @@ void session_join(struct session *session)
 	for (unsigned i = 0; i < session->n_threads; i++)
 		pthread_join(session->threads[i], NULL);
 	session->n_threads = 0;
+}
+
+bool session_is_connected(const struct session *session)
+{
+	struct pollfd device = {.fd = session->device};
+
+	return poll(&device, 1, 0) == 0;
 }
 
 int session_backing_open(struct session *session, int fd)

@@ -32,6 +32,10 @@ int session_start(struct session *session);
 /* Returns when all threads have ended. */
 void session_join(struct session *session);
 
+/* False: the superblock is gone, or will be soon, and its st_dev may be another's. Any thread;
+ * doesn't wait. */
+bool session_is_connected(const struct session *session);
+
 /* As in device_calls. Any thread. */
 int session_backing_open(struct session *session, int fd);
 void session_backing_close(struct session *session, int backing_id);

@@ -32,8 +32,12 @@ struct volumes {
 	struct lock lock;
 	struct cond changed; /* a state, or the end of a reaper */
 	struct list list;    /* lock */
+	struct list busy;    /* lock; mountpoints that are being mounted on */
 	uint64_t next_id;    /* lock */
 	unsigned reapers;    /* lock */
+	/* lock; calls under way. They keep each other out: a mount that is being copied is in use,
+	 * and its umount would fail. */
+	unsigned binds, umounts;
 	struct cache *cache;
 	struct origin_engine *engine;
 	void (*idle)(void *arg);
@@ -52,6 +56,7 @@ struct volume {
 	struct tree *tree;
 	struct cache_account account;
 	enum state state;        /* lock */
+	bool hidden;             /* lock; no mount of the whole is left here: nobody joins it */
 	struct mount_id mounted; /* lock */
 	struct fs *fs;           /* lock; NULL before and after */
 };
@@ -78,6 +83,7 @@ int volumes_new(struct cache *cache, struct origin_engine *engine, void (*idle)(
 	lock_init(&volumes->lock);
 	cond_init(&volumes->changed);
 	list_init(&volumes->list);
+	list_init(&volumes->busy);
 	volumes->cache = cache;
 	volumes->engine = engine;
 	volumes->idle = idle;
@@ -226,10 +232,27 @@ static bool is_same(const struct volume *a, const struct volume *b)
 	       !strcmp(a->normal, b->normal);
 }
 
+/* Its st_dev is its own. The look at the device doesn't wait. */
+static bool is_alive(const struct volume *volume)
+{
+	check(lock_held(&volume->volumes->lock));
+	return volume->fs && session_is_connected(volume->fs->session);
+}
+
 static bool is_at(const struct volume *volume, struct mount_id id)
 {
-	return volume->state == MOUNTED && volume->mounted.major == id.major &&
-	       volume->mounted.minor == id.minor;
+	return volume->mounted.major == id.major && volume->mounted.minor == id.minor &&
+	       is_alive(volume);
+}
+
+static bool look_if_alive(struct volume *volume)
+{
+	bool alive;
+
+	lock_take(&volume->volumes->lock);
+	alive = is_alive(volume);
+	lock_drop(&volume->volumes->lock);
+	return alive;
 }
 
 /* Takes it out; returns with the list's reference. True: it was the last. */
@@ -360,7 +383,7 @@ static int mount_new(struct volume *volume, const char *mountpoint, struct why *
 
 /* The mounted volume that wanted equals, with a reference, after waiting for one that is just being
  * mounted; or NULL, and wanted is in the list itself. */
-static struct volume *join_list(struct volume *wanted, const struct volume *not_this)
+static struct volume *join_list(struct volume *wanted)
 {
 	struct volumes *volumes = wanted->volumes;
 	struct volume *found;
@@ -371,7 +394,7 @@ static struct volume *join_list(struct volume *wanted, const struct volume *not_
 		list_for_each (link, &volumes->list) {
 			struct volume *volume = container_of(link, struct volume, link);
 
-			if (volume != not_this && is_same(volume, wanted))
+			if (!volume->hidden && is_same(volume, wanted))
 				found = volume;
 		}
 		if (!found || found->state == MOUNTED)
@@ -386,6 +409,13 @@ static struct volume *join_list(struct volume *wanted, const struct volume *not_
 	}
 	lock_drop(&volumes->lock);
 	return found;
+}
+
+static void hide(struct volume *volume)
+{
+	lock_take(&volume->volumes->lock);
+	volume->hidden = true;
+	lock_drop(&volume->volumes->lock);
 }
 
 static int mount_first(
@@ -408,32 +438,86 @@ static int mount_first(
 	return r;
 }
 
+/* Waits until there is none of the others, and is one of mine. */
+static void begin(struct volumes *volumes, unsigned *mine, const unsigned *others)
+{
+	lock_take(&volumes->lock);
+	while (*others)
+		cond_wait(&volumes->changed, &volumes->lock);
+	++*mine;
+	lock_drop(&volumes->lock);
+}
+
+static void finish(struct volumes *volumes, unsigned *mine)
+{
+	lock_take(&volumes->lock);
+	--*mine;
+	cond_broadcast(&volumes->changed);
+	lock_drop(&volumes->lock);
+}
+
+static int bind(struct volume *volume, const char *mountpoint, struct why *why)
+{
+	struct volumes *volumes = volume->volumes;
+	_cleanup_(closep) int tree = -1;
+	int r;
+
+	begin(volumes, &volumes->binds, &volumes->umounts);
+	r = mounting_clone(volume->mounted, &tree, why);
+	if (!r && !look_if_alive(volume))
+		r = -ENOENT;
+	if (!r)
+		r = mounting_attach(tree, mountpoint, why);
+	finish(volumes, &volumes->binds);
+	return r;
+}
+
 static int mount_volume(
 	struct volume *volume, const char *source, const char *mountpoint, struct why *why)
 {
-	struct volume *same = join_list(volume, NULL);
-	int r;
+	struct volume *same;
+	int r = -ENOENT;
 
-	if (same) {
-		r = mounting_bind(same->mounted, mountpoint, why);
-		if (r != -ENOENT) {
-			volume_unref(same);
-			return r;
-		}
-		/* Detached here, and in use still: a superblock of its own. */
-		struct volume *other = join_list(volume, same);
-
+	while (r == -ENOENT && (same = join_list(volume))) {
+		r = bind(same, mountpoint, why);
+		/* Unmounted here, and perhaps in use still: a superblock of its own. */
+		if (r == -ENOENT)
+			hide(same);
 		volume_unref(same);
-		if (other) {
-			r = mounting_bind(other->mounted, mountpoint, why);
-			volume_unref(other);
-			return r == -ENOENT
-				       ? why_set(why, -EAGAIN, "%s is being unmounted; try again",
-						 volume->source)
-				       : r;
-		}
 	}
-	return mount_first(volume, source, mountpoint, why);
+	return r == -ENOENT ? mount_first(volume, source, mountpoint, why) : r;
+}
+
+/* One mount at a time on one mountpoint: the second then finds the first. */
+struct busy {
+	struct list link;
+	const char *mountpoint;
+};
+
+static bool is_busy(struct volumes *volumes, const char *mountpoint)
+{
+	list_for_each (link, &volumes->busy) {
+		if (!strcmp(container_of(link, struct busy, link)->mountpoint, mountpoint))
+			return true;
+	}
+	return false;
+}
+
+static void enter(struct volumes *volumes, struct busy *busy)
+{
+	lock_take(&volumes->lock);
+	while (is_busy(volumes, busy->mountpoint))
+		cond_wait(&volumes->changed, &volumes->lock);
+	list_append(&volumes->busy, &busy->link);
+	lock_drop(&volumes->lock);
+}
+
+static void leave(struct volumes *volumes, struct busy *busy)
+{
+	lock_take(&volumes->lock);
+	list_remove(&busy->link);
+	cond_broadcast(&volumes->changed);
+	lock_drop(&volumes->lock);
 }
 
 /* The mountpoint is a mount: says so better when it is one of this very volume. */
@@ -455,29 +539,46 @@ static int explain_mounted(
 	return why_set(why, -EBUSY, "%s is mounted on %s already", volume->source, mountpoint);
 }
 
+static int check_mountpoint(
+	struct volume *volume, const char *mountpoint, char **ret, struct why *why)
+{
+	struct mount_id id;
+	int r = mounting_check(mountpoint, ret, &id, why);
+
+	return r == -EBUSY ? explain_mounted(volume, id, mountpoint, why) : r;
+}
+
 int volumes_mount(struct volumes *volumes, const char *source, const char *mountpoint,
 	const char *options, struct why *why)
 {
-	_cleanup_(freep) char *path = NULL, *whole = NULL;
+	_cleanup_(freep) char *path = NULL, *again = NULL, *whole = NULL;
 	struct volume *volume = NULL;
-	struct mount_id id;
+	struct busy busy;
 	int r = make_volume(volumes, source, options, &volume, &whole, why);
 
 	if (r)
 		return r;
-	r = mounting_check(mountpoint, &path, &id, why);
-	if (r == -EBUSY)
-		r = explain_mounted(volume, id, mountpoint, why);
-	if (!r)
-		r = mount_volume(volume, whole, path, why);
+	r = check_mountpoint(volume, mountpoint, &path, why);
+	if (!r) {
+		busy.mountpoint = path;
+		enter(volumes, &busy);
+		r = check_mountpoint(volume, path, &again, why);
+		if (!r)
+			r = mount_volume(volume, whole, path, why);
+		leave(volumes, &busy);
+	}
 	volume_unref(volume);
 	return r;
 }
 
 int volumes_umount(struct volumes *volumes, const char *mountpoint, bool force, struct why *why)
 {
-	(void)volumes;
-	return mounting_remove(mountpoint, force, why);
+	int r;
+
+	begin(volumes, &volumes->umounts, &volumes->binds);
+	r = mounting_remove(mountpoint, force, why);
+	finish(volumes, &volumes->umounts);
+	return r;
 }
 
 /* --- looking --- */
@@ -610,6 +711,7 @@ void volume_info(struct volume *volume, struct volume_info *ret)
 {
 	struct volumes *volumes = volume->volumes;
 	struct mount_id id;
+	bool alive;
 
 	*ret = (struct volume_info){
 		.id = volume->id,
@@ -621,10 +723,12 @@ void volume_info(struct volume *volume, struct volume_info *ret)
 	};
 	lock_take(&volumes->lock);
 	id = volume->mounted;
+	alive = is_alive(volume);
 	if (volume->fs)
 		fill_counters(volume->fs, ret);
 	lock_drop(&volumes->lock);
-	find_mountpoint(id, ret);
+	if (alive)
+		find_mountpoint(id, ret);
 }
 
 struct origin *volume_origin(struct volume *volume)
@@ -678,13 +782,15 @@ static bool wait_for_end(struct volumes *volumes, uint64_t deadline_ns)
 static void detach(void *arg, struct volume *volume)
 {
 	(void)arg;
-	mounting_remove_all(volume->mounted);
+	if (look_if_alive(volume))
+		mounting_remove_all(volume->mounted);
 }
 
 static void cut(void *arg, struct volume *volume)
 {
 	(void)arg;
-	mounting_abort(volume->mounted);
+	if (look_if_alive(volume))
+		mounting_abort(volume->mounted);
 }
 
 void volumes_free(struct volumes *volumes)
