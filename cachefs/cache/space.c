@@ -41,6 +41,10 @@ int space_init(struct cache *cache, const char *capacity, struct why *why)
 	space->reserve_bytes =
 		fs.total_bytes / 64 < RESERVE_BYTES_MAX ? fs.total_bytes / 64 : RESERVE_BYTES_MAX;
 	space->used_bytes = totals.disk_bytes;
+	/* Whoever asks next must not find the figures missing while somebody else is asking for them. */
+	space->fs_free_bytes = fs.free_bytes;
+	space->index_bytes = totals.map_used_bytes;
+	space->free_seen_ns = clock_now_ns();
 	return 0;
 }
 

@@ -107,7 +107,7 @@ static int visit_directory(struct visit *visit, const char *path)
 
 static int visit_path(struct visit *visit, const char *path)
 {
-	struct origin_attr attr;
+	struct origin_attr attr = {0};
 	int r;
 
 	if (!*path)

@@ -98,7 +98,7 @@ static void start(struct ring *ring, struct ring_io *io)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->uring);
 	uint32_t from = resume_at(io);
-	uint8_t *bytes = (uint8_t *)io->bytes + from;
+	uint8_t *bytes = io->bytes ? (uint8_t *)io->bytes + from : NULL;
 
 	check(sqe);
 	if (io->op == RING_READ)
