@@ -179,11 +179,40 @@ int mounting_attach(int tree, const char *mountpoint, struct why *why)
 		strerror(errno));
 }
 
+/* The mount at path, or where its symbolic links lead; the text that was found is ret_path. Resolving
+ * links asks no mounted file system for anything. NULL: none. */
+static const struct mount *find_ours(
+	const struct mountinfo *info, const char *path, char **ret_path)
+{
+	const struct mount *mount = mountinfo_at(info, path);
+
+	*ret_path = mount ? strdup(path) : realpath(path, NULL);
+	if (!mount && *ret_path)
+		mount = mountinfo_at(info, *ret_path);
+	return mount && *ret_path && mount_is_ours(mount) ? mount : NULL;
+}
+
+static int explain_remove(const char *path, int error, struct why *why)
+{
+	switch (error) {
+	case 0:
+		return 0;
+	case -EINVAL:
+		return why_set(why, error, "%s is no mount of cachefs; see cachefs status", path);
+	case -EBUSY:
+		return why_set(why, error,
+			"%s is in use: close the files and leave the directories below it, or "
+			"detach it with --force",
+			path);
+	default:
+		return why_set(why, error, "unmounting %s: %s", path, strerror(-error));
+	}
+}
+
 int mounting_remove(const char *mountpoint, bool force, struct why *why)
 {
-	_cleanup_(freep) char *path = strdup(mountpoint);
+	_cleanup_(freep) char *path = strdup(mountpoint), *found = NULL;
 	struct mountinfo info;
-	const struct mount *mount;
 	int r;
 
 	if (!path)
@@ -194,20 +223,12 @@ int mounting_remove(const char *mountpoint, bool force, struct why *why)
 	r = load(&info, why);
 	if (r)
 		return r;
-	mount = mountinfo_at(&info, path);
-	if (!mount || !mount_is_ours(mount))
-		r = why_set(why, -EINVAL, "%s is no mount of cachefs; see cachefs status", path);
-	else if (umount2(path, UMOUNT_NOFOLLOW | (force ? MNT_DETACH : 0)) < 0)
+	if (!find_ours(&info, path, &found))
+		r = -EINVAL;
+	else if (umount2(found, UMOUNT_NOFOLLOW | (force ? MNT_DETACH : 0)) < 0)
 		r = -errno;
 	mountinfo_free(&info);
-	if (r == -EBUSY)
-		return why_set(why, r,
-			"%s is in use: close the files and leave the directories below it, or "
-			"detach it with --force",
-			path);
-	if (r && r != -EINVAL)
-		return why_set(why, r, "unmounting %s: %s", path, strerror(-r));
-	return r;
+	return explain_remove(path, r, why);
 }
 
 static bool remove_one(struct mount_id id)
