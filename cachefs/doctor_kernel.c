@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -13,14 +14,16 @@
 static long read_number(const char *path, long otherwise)
 {
 	FILE *file = fopen(path, "re");
+	char line[32] = "", *end;
 	long number;
 
 	if (!file)
 		return otherwise;
-	if (fscanf(file, "%ld", &number) != 1)
-		number = otherwise;
+	if (!fgets(line, sizeof line, file))
+		line[0] = '\0';
 	fclose(file);
-	return number;
+	number = strtol(line, &end, 10);
+	return end == line ? otherwise : number;
 }
 
 static void check_version(struct doctor *doctor)
@@ -37,10 +40,12 @@ static void check_version(struct doctor *doctor)
 		{5, 11, "FUSE_HANDLE_KILLPRIV_V2", "each write costs one more request"},
 	};
 	struct utsname name;
-	unsigned major = 0, minor = 0;
+	unsigned long major, minor;
+	char *rest;
 
 	uname(&name);
-	sscanf(name.release, "%u.%u", &major, &minor);
+	major = strtoul(name.release, &rest, 10);
+	minor = *rest == '.' ? strtoul(rest + 1, NULL, 10) : 0;
 	if (major < 5 || (major == 5 && minor < 6))
 		doctor_say(doctor, FINDING_FAIL, "kernel",
 			"%s has no io_uring: 5.6 is needed, 6.9 or newer recommended",

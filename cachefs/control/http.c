@@ -127,20 +127,22 @@ static int parse_body(const struct buf *body, json_t **ret, struct why *why)
 	return 0;
 }
 
-static int find_route(
-	const char *url, const char *method, const struct route **ret, struct why *why)
+/* NULL with *ret_error and why. */
+static const struct route *find_route(
+	const char *url, const char *method, int *ret_error, struct why *why)
 {
 	for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
 		if (strcmp(routes[i].url, url))
 			continue;
-		if (strcmp(routes[i].method, method))
-			return why_set(why, -EOPNOTSUPP, "%s takes %s, not %s", url,
-				routes[i].method, method);
-		*ret = &routes[i];
-		return 0;
+		if (!strcmp(routes[i].method, method))
+			return &routes[i];
+		*ret_error = why_set(
+			why, -EOPNOTSUPP, "%s takes %s, not %s", url, routes[i].method, method);
+		return NULL;
 	}
-	return why_set(why, -ENOENT, "this daemon (version %s) knows no %s %s", CACHEFS_VERSION,
-		method, url);
+	*ret_error = why_set(why, -ENOENT, "this daemon (version %s) knows no %s %s",
+		CACHEFS_VERSION, method, url);
+	return NULL;
 }
 
 static int run_handler(const struct route *route, struct control *control,
@@ -189,9 +191,9 @@ enum MHD_Result http_access(void *cls, struct MHD_Connection *connection, const 
 	void **state)
 {
 	struct exchange *exchange = *state;
-	const struct route *route = NULL;
+	const struct route *route;
 	struct why why;
-	int r;
+	int error;
 
 	(void)version;
 	if (!exchange) {
@@ -208,9 +210,9 @@ enum MHD_Result http_access(void *cls, struct MHD_Connection *connection, const 
 		*upload_size = 0;
 		return MHD_YES;
 	}
-	r = find_route(url, method, &route, &why);
-	if (r)
-		return send_error(connection, r, &why);
+	route = find_route(url, method, &error, &why);
+	if (!route)
+		return send_error(connection, error, &why);
 	return answer(cls, connection, route, exchange);
 }
 

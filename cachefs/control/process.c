@@ -2,16 +2,14 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint64_t field(const char *status, const char *name)
 {
 	const char *line = strstr(status, name);
-	unsigned long long value = 0;
 
-	if (line)
-		sscanf(line + strlen(name), "%llu", &value);
-	return value;
+	return line ? strtoull(line + strlen(name), NULL, 10) : 0;
 }
 
 static unsigned count_fds(void)
