@@ -1,10 +1,12 @@
 """Ways in which programs read files. Each function is run by lib.child or in the test's own process."""
 
+import errno
 import hashlib
 import mmap
 import os
 import random
 import signal
+import time
 
 BLOCK = 1 << 20
 
@@ -42,6 +44,15 @@ def sha256_mapped(path, advice=None):
         for at in range(0, len(mapping), BLOCK):
             digest.update(mapping[at:at + BLOCK])
         return digest.hexdigest()
+
+
+def drop_pages(path):
+    """Makes the kernel forget the file's clean pages."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
 
 
 def sha256_backwards(path):
@@ -171,3 +182,37 @@ def many_open(paths, seed):
     finally:
         for fd in fds:
             os.close(fd)
+
+
+def versions_until(path, stop):
+    """Reads the file again and again until the file stop exists. Each version is one byte repeated; returns the
+    versions seen, how many reads were no whole version, and how many met ESTALE."""
+    seen, mixed, stale = set(), 0, 0
+    while not os.path.exists(stop):
+        try:
+            with open(path, "rb", buffering=0) as f:
+                size = os.fstat(f.fileno()).st_size
+                content = b"".join(iter(lambda: f.read(BLOCK), b""))
+        except OSError as e:
+            if e.errno != errno.ESTALE:
+                raise
+            stale += 1
+            continue
+        if len(content) == size and len(set(content)) == 1:
+            seen.add(content[0])
+        else:
+            mixed += 1
+    return {"seen": sorted(seen), "mixed": mixed, "stale": stale}
+
+
+def held_mapping(path, other):
+    """Maps a file and touches its first page; says so by making the file other, and waits until that is gone. Returns
+    the SHA-256 of the whole mapping then."""
+    with open(path, "rb") as f:
+        mapping = mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    mapping[0]
+    with open(other, "x", encoding="ascii"):
+        pass
+    while os.path.exists(other):
+        time.sleep(0.02)
+    return hashlib.sha256(mapping).hexdigest()
