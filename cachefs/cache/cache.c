@@ -85,6 +85,7 @@ void cache_free(struct cache *cache)
 {
 	if (!cache)
 		return;
+	atomic_store(&cache->ending, true);
 	if (cache->commit.started)
 		wait_for_chunks(cache);
 	work_free(cache->opens);

@@ -15,6 +15,8 @@
 /* A group is committed when it is this large or this old, or completes an object. */
 #define COMMIT_BYTES (64u << 20)
 #define COMMIT_NS    (200ull * NS_PER_MS)
+/* So many new times of opening are brought to the index without waiting for a group. */
+#define TOUCHED_MANY 512
 
 static void group_by_object(struct list *chunks, struct list *batches)
 {
@@ -218,7 +220,7 @@ static void commit_group(struct cache *cache, struct list *chunks)
 
 /* Brings the records' times of last open up to date. What fails is only a worse guess at eviction.
  */
-static void commit_touches(struct cache *cache)
+void commit_touches(struct cache *cache)
 {
 	struct commit *commit = &cache->commit;
 	struct index_txn *txn;
@@ -228,8 +230,14 @@ static void commit_touches(struct cache *cache)
 	lock_take(&commit->lock);
 	n = commit->n_touched;
 	lock_drop(&commit->lock);
-	if (!n || index_begin(cache->index, &txn))
+	if (!n)
 		return;
+	if (index_begin(cache->index, &txn)) {
+		lock_take(&commit->lock);
+		commit->n_touched = 0;
+		lock_drop(&commit->lock);
+		return;
+	}
 	r = 0;
 	lock_take(&commit->lock);
 	while (!r && commit->n_touched) {
@@ -254,24 +262,27 @@ static void commit_touches(struct cache *cache)
 		index_commit(txn);
 }
 
-/* Waits until there is a group worth committing. False: the end. */
+/* Waits until there is a group worth committing, or many objects were opened. False: the end. */
 static bool next_group(struct commit *commit, struct list *chunks)
 {
+	bool more;
+
 	lock_take(&commit->lock);
-	commit->busy = false;
-	if (list_empty(&commit->chunks))
-		cond_broadcast(&commit->idle);
-	while (list_empty(&commit->chunks) && !commit->ending)
+	commit->ended = commit->begun;
+	cond_broadcast(&commit->idle);
+	while (list_empty(&commit->chunks) && !commit->ending && commit->n_touched < TOUCHED_MANY)
 		cond_wait(&commit->wake, &commit->lock);
-	while (!commit->urgent && !commit->ending && commit->bytes < COMMIT_BYTES &&
+	while (!list_empty(&commit->chunks) && !commit->urgent && !commit->ending &&
+		commit->bytes < COMMIT_BYTES &&
 		!cond_wait_until(&commit->wake, &commit->lock, commit->oldest_ns + COMMIT_NS))
 		;
 	list_splice(chunks, &commit->chunks);
 	commit->bytes = 0;
 	commit->urgent = false;
-	commit->busy = !list_empty(chunks);
+	commit->begun++;
+	more = !list_empty(chunks) || !commit->ending;
 	lock_drop(&commit->lock);
-	return !list_empty(chunks);
+	return more;
 }
 
 static void *commit_loop(void *arg)
@@ -281,7 +292,8 @@ static void *commit_loop(void *arg)
 
 	list_init(&chunks);
 	while (next_group(&cache->commit, &chunks)) {
-		commit_group(cache, &chunks);
+		if (!list_empty(&chunks))
+			commit_group(cache, &chunks);
 		commit_touches(cache);
 	}
 	return NULL;
@@ -317,16 +329,21 @@ void commit_touch(struct cache *cache, struct id128 id, int64_t opened_wall_ns)
 		commit->touched[commit->n_touched].id = id;
 		commit->touched[commit->n_touched++].opened_wall_ns = opened_wall_ns;
 	}
+	if (commit->n_touched == TOUCHED_MANY)
+		cond_signal(&commit->wake);
 	lock_drop(&commit->lock);
 }
 
 void commit_flush(struct cache *cache)
 {
 	struct commit *commit = &cache->commit;
+	uint64_t last;
 
 	lock_take(&commit->lock);
-	while (!list_empty(&commit->chunks) || commit->busy) {
-		commit->urgent = true;
+	/* The group under way and, if anything is queued, the next: not all that others add after. */
+	last = commit->begun + !list_empty(&commit->chunks);
+	while (commit->ended < last) {
+		commit->urgent = commit->urgent || !list_empty(&commit->chunks);
 		cond_signal(&commit->wake);
 		cond_wait(&commit->idle, &commit->lock);
 	}

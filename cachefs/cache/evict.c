@@ -19,10 +19,10 @@
 struct candidate {
 	struct id128 id;
 	int64_t opened_wall_ns;
-	uint64_t disk_bytes;
 };
 
-/* The oldest objects of one look at the index, oldest last. */
+/* The oldest objects of one look at the index, oldest last. What is taken from here may have been
+ * opened, filled or pinned since. */
 struct evict_candidates {
 	size_t n;
 	int64_t now_ns;
@@ -65,7 +65,6 @@ static int consider(void *arg, struct id128 id, const struct index_object_record
 	struct candidate candidate = {
 		.id = id,
 		.opened_wall_ns = record->object.opened_wall_ns,
-		.disk_bytes = record->object.disk_bytes,
 	};
 
 	if (!record->object.n_present || record->object.pinned_until_ns > c->now_ns)
@@ -90,6 +89,8 @@ static struct evict_candidates *look(struct cache *cache)
 		c = cache->candidates = malloc(sizeof *c);
 	if (!c)
 		return NULL;
+	/* The index shouldn't tell of older opens than memory does. */
+	commit_touches(cache);
 	c->n = 0;
 	c->now_ns = clock_wall_ns();
 	index_each_object(cache->index, consider, c);
@@ -120,8 +121,26 @@ static void commit_forgotten(struct cache *cache, struct object *const *placehol
 		object_evict_finish(placeholders[i]);
 }
 
-/* The file of one object. 0: gone, and the placeholder keeps opens waiting until its records are
- * gone too. */
+/* Whether the object, which nobody can open now, is to go; what it uses into the placeholder. */
+static int still_evictable(
+	struct cache *cache, struct object *placeholder, const struct candidate *candidate)
+{
+	struct index_object_record record;
+	int r = index_get_object(cache->index, candidate->id, &record);
+
+	if (r)
+		return r;
+	if (record.object.pinned_until_ns > clock_wall_ns())
+		return -EPERM;
+	if (!placeholder->has_record) {
+		placeholder->disk_bytes = record.object.disk_bytes;
+		placeholder->opened_wall_ns = record.object.opened_wall_ns;
+	}
+	return placeholder->opened_wall_ns > candidate->opened_wall_ns ? -EBUSY : 0;
+}
+
+/* The file of one object, if it wasn't opened after the candidate's time. 0: gone, and the
+ * placeholder keeps opens waiting until its records are gone too. */
 static int evict_file(struct cache *cache, const struct candidate *candidate,
 	struct object **ret_placeholder, uint64_t *ret_freed)
 {
@@ -130,28 +149,37 @@ static int evict_file(struct cache *cache, const struct candidate *candidate,
 
 	if (r)
 		return r;
-	r = raw_remove(cache->store, candidate->id, &freed);
+	r = still_evictable(cache, *ret_placeholder, candidate);
+	if (!r)
+		r = raw_remove(cache->store, candidate->id, &freed);
 	if (r) {
 		object_evict_finish(*ret_placeholder);
 		return r;
 	}
-	space_give(cache, candidate->disk_bytes);
+	/* Else whoever reads next would get bytes that are in no store, and never bring them there. */
+	resident_drop_object(&cache->resident, candidate->id);
+	space_give(cache, (*ret_placeholder)->disk_bytes);
 	atomic_fetch_add(&cache->counters.evicted_objects, 1);
 	atomic_fetch_add(&cache->counters.evicted_bytes, freed);
 	*ret_freed = freed;
 	return 0;
 }
 
-static uint64_t evict_batch(struct cache *cache, struct evict_candidates *c, uint64_t bytes)
+/* fresh: the candidates are of a look just now. */
+static uint64_t evict_batch(
+	struct cache *cache, struct evict_candidates *c, bool fresh, uint64_t bytes)
 {
 	struct object *placeholders[BATCH];
 	uint64_t freed = 0;
 	size_t n = 0;
 
 	while (c->n && n < BATCH && freed < bytes) {
+		struct candidate candidate = c->objects[--c->n];
 		uint64_t one = 0;
 
-		if (!evict_file(cache, &c->objects[--c->n], &placeholders[n], &one)) {
+		if (fresh)
+			candidate.opened_wall_ns = INT64_MAX;
+		if (!evict_file(cache, &candidate, &placeholders[n], &one)) {
 			freed += one;
 			n++;
 		}
@@ -160,13 +188,15 @@ static uint64_t evict_batch(struct cache *cache, struct evict_candidates *c, uin
 	return freed;
 }
 
-uint64_t evict_some(struct cache *cache, uint64_t bytes)
+bool evict_for(struct cache *cache, uint64_t bytes)
 {
-	uint64_t freed = 0;
+	uint64_t freed = 0, wanted;
 	bool looked = false;
 
 	lock_take(&cache->evict_lock);
-	while (freed < bytes) {
+	/* Whoever had the lock before may have made room enough for this one too. */
+	wanted = space_missing(cache, bytes);
+	while (freed < wanted) {
 		struct evict_candidates *c = cache->candidates;
 
 		if (!c || !c->n) {
@@ -177,26 +207,21 @@ uint64_t evict_some(struct cache *cache, uint64_t bytes)
 			if (!c || !c->n)
 				break;
 		}
-		freed += evict_batch(cache, c, bytes - freed);
+		freed += evict_batch(cache, c, looked, wanted - freed);
 	}
+	if (freed)
+		space_freed(cache);
 	lock_drop(&cache->evict_lock);
-	return freed;
+	return freed || !wanted;
 }
 
 int evict_object(struct cache *cache, struct id128 id, uint64_t *ret_freed_bytes)
 {
-	struct index_object_record record;
+	const struct candidate candidate = {.id = id, .opened_wall_ns = INT64_MAX};
 	struct object *placeholder;
-	struct candidate candidate = {.id = id};
 	int r;
 
 	commit_flush(cache);
-	r = index_get_object(cache->index, id, &record);
-	if (r)
-		return r;
-	if (record.object.pinned_until_ns > clock_wall_ns())
-		return -EPERM;
-	candidate.disk_bytes = record.object.disk_bytes;
 	lock_take(&cache->evict_lock);
 	r = evict_file(cache, &candidate, &placeholder, ret_freed_bytes);
 	if (!r)

@@ -213,7 +213,7 @@ static void fetch_done(struct origin_get *get, int error)
 
 /* Makes the run's chunks busy, and counts them in fetch->count. An absent chunk may be busy: its
  * commit failed while it was being read. object.lock held. 0, -ESTALE, -ENOMEM. */
-static int claim(struct fetch *fetch, uint32_t most)
+static int claim(struct fetch *fetch, struct read_piece *piece, uint32_t most)
 {
 	struct object *object = fetch->object;
 	uint32_t n = 0;
@@ -231,6 +231,8 @@ static int claim(struct fetch *fetch, uint32_t most)
 		chunk = chunk_begin(object, index, PHASE_FETCH);
 		if (!chunk)
 			return n ? 0 : -ENOMEM;
+		if (piece && !n)
+			list_append(&chunk->waiters, &piece->link);
 		fetch->count = n + 1;
 		chunk_state_set(object, index, CHUNK_FETCHING);
 		chunk->origin = fetch->get.origin;
@@ -239,8 +241,8 @@ static int claim(struct fetch *fetch, uint32_t most)
 	return 0;
 }
 
-int fetch_start(
-	struct reader *reader, uint32_t first, uint32_t count, enum origin_priority priority)
+int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
+	enum origin_priority priority)
 {
 	struct object *object = reader->object;
 	struct cache *cache = object->cache;
@@ -259,7 +261,7 @@ int fetch_start(
 	fetch->first = first;
 	fetch->get.origin = reader->origin;
 	lock_take(&object->lock);
-	r = claim(fetch, count < PART_CHUNKS ? count : PART_CHUNKS);
+	r = claim(fetch, piece, count < PART_CHUNKS ? count : PART_CHUNKS);
 	lock_drop(&object->lock);
 	if (!fetch->count) {
 		free(fetch->path);

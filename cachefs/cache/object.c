@@ -110,7 +110,7 @@ void object_unref(struct object *object)
 {
 	struct cache *cache;
 	unsigned refs;
-	bool idle;
+	bool idle, stored;
 
 	if (!object)
 		return;
@@ -127,8 +127,11 @@ void object_unref(struct object *object)
 		list_append(&cache->idle_objects, &object->idle);
 		cache->n_idle_objects++;
 	}
+	stored = idle && object->raw;
 	idle = idle && cache->n_idle_objects > IDLE_OBJECTS_MAX;
 	lock_drop(&cache->objects_lock);
+	if (stored)
+		space_hopeful(cache);
 	if (idle)
 		objects_free_idle(cache, IDLE_OBJECTS_MAX / 2);
 }
@@ -255,6 +258,34 @@ static void record_unbacked(struct object *object, struct index_object_record *r
 	raw_remove(cache->store, object->id, &(uint64_t){0});
 }
 
+/* What the file uses was more or less than the record says, as after a crash; whoever evicts the
+ * object later counts by the record. */
+static void correct_record(
+	struct object *object, struct index_object_record *record, uint64_t disk_bytes)
+{
+	struct cache *cache = object->cache;
+	uint64_t before = record->object.disk_bytes;
+	struct index_txn *txn;
+	int r = index_begin(cache->index, &txn);
+
+	if (r)
+		return;
+	/* A pin may have come since. */
+	r = index_txn_get_object(txn, object->id, record);
+	if (!r) {
+		record->object.disk_bytes = disk_bytes;
+		r = index_put_object(txn, object->id, record);
+	}
+	if (r)
+		index_abort(txn);
+	else
+		r = index_commit(txn);
+	if (r)
+		record->object.disk_bytes = before;
+	else
+		space_correct(cache, before, disk_bytes);
+}
+
 /* In a worker, nobody else uses the object yet. An index or a disk that fails leaves an object that
  * is read uncached. */
 static void load_record(struct object *object)
@@ -280,8 +311,8 @@ static void load_record(struct object *object)
 			record_unbacked(object, &record, r);
 			return;
 		}
-		space_correct(cache, record.object.disk_bytes, state.disk_bytes);
-		record.object.disk_bytes = state.disk_bytes;
+		if (record.object.disk_bytes != state.disk_bytes)
+			correct_record(object, &record, state.disk_bytes);
 	}
 	lock_take(&object->lock);
 	object->has_record = true;
@@ -425,6 +456,11 @@ int object_evict_begin(struct cache *cache, struct id128 id, struct object **ret
 	}
 	map_insert(&cache->objects, &placeholder->in_objects, id.lo);
 	lock_drop(&cache->objects_lock);
+	if (object) {
+		placeholder->has_record = object->has_record;
+		placeholder->disk_bytes = object->disk_bytes;
+		placeholder->opened_wall_ns = object->opened_wall_ns;
+	}
 	object_free(object);
 	*ret_placeholder = placeholder;
 	return 0;

@@ -80,10 +80,31 @@ static int record_get(struct index_txn *txn, struct id128 id, const char *name,
 	return 0;
 }
 
-int cache_object_pin(struct cache *cache, const struct origin *origin, const char *path,
+/* Ends the transaction. */
+static int put_pin(struct index_txn *txn, struct object *object, const char *name,
 	const struct origin_attr *attr, int64_t until_ns)
 {
 	struct index_object_record record;
+	int r = record_get(txn, object->id, name, attr, &record);
+
+	if (!r) {
+		record.object.pinned_until_ns = until_ns;
+		r = index_put_object(txn, object->id, &record);
+	}
+	if (r) {
+		index_abort(txn);
+		return r;
+	}
+	lock_take(&object->lock);
+	object->pinned_until_ns = until_ns;
+	object->has_record = true;
+	lock_drop(&object->lock);
+	return index_commit(txn);
+}
+
+int cache_object_pin(struct cache *cache, const struct origin *origin, const char *path,
+	const struct origin_attr *attr, int64_t until_ns)
+{
 	char name[INDEX_NAME_MAX];
 	struct object *object;
 	struct index_txn *txn;
@@ -92,27 +113,16 @@ int cache_object_pin(struct cache *cache, const struct origin *origin, const cha
 
 	if (r)
 		return r;
-	/* Memory first: a commit that comes later writes what stands there. */
-	object = object_find(cache, id);
-	if (object) {
-		lock_take(&object->lock);
-		object->pinned_until_ns = until_ns;
-		lock_drop(&object->lock);
-		object_unref(object);
-	}
-	r = index_begin(cache->index, &txn);
+	/* Open, so that nobody evicts it meanwhile, and that the pin gets into memory within the
+	 * transaction: a commit that comes later writes what stands there. */
+	r = object_open_wait(cache, name, attr, &object);
 	if (r)
 		return r;
-	r = record_get(txn, id, name, attr, &record);
-	if (!r) {
-		record.object.pinned_until_ns = until_ns;
-		r = index_put_object(txn, id, &record);
-	}
-	if (r) {
-		index_abort(txn);
-		return r;
-	}
-	return index_commit(txn);
+	r = index_begin(cache->index, &txn);
+	if (!r)
+		r = put_pin(txn, object, name, attr, until_ns);
+	object_unref(object);
+	return r;
 }
 
 int cache_object_evict(struct cache *cache, const struct origin *origin, const char *path,

@@ -140,11 +140,12 @@ struct space {
 struct commit {
 	struct lock lock;
 	struct cond wake, idle;
-	struct list chunks;        /* lock; struct chunk.queued, in order */
-	size_t bytes;              /* lock */
-	uint64_t oldest_ns;        /* lock */
-	bool urgent, ending, busy; /* lock */
-	size_t n_touched;          /* lock */
+	struct list chunks;    /* lock; struct chunk.queued, in order */
+	size_t bytes;          /* lock */
+	uint64_t oldest_ns;    /* lock */
+	bool urgent, ending;   /* lock */
+	uint64_t begun, ended; /* lock; groups */
+	size_t n_touched;      /* lock */
 	struct {
 		struct id128 id;
 		int64_t opened_wall_ns;
@@ -160,6 +161,7 @@ struct cache_counters {
 };
 
 struct cache {
+	_Atomic bool ending; /* long work is to be broken off */
 	struct store *store;
 	struct index *index;
 	struct pool *pool;
@@ -199,7 +201,8 @@ void object_open_named(struct object_open *open, const char *name);
 struct object *object_find(struct cache *cache, struct id128 id);
 /*
  * Makes the object unopenable and drops it from memory; opens wait until evict_finish. 0, or -EBUSY
- * while somebody uses it.
+ * while somebody uses it. The placeholder has a record when the object was in memory: its disk_bytes
+ * and opened_wall_ns are then the object's, which may be later than the index's.
  */
 int object_evict_begin(struct cache *cache, struct id128 id, struct object **ret_placeholder);
 void object_evict_finish(struct object *placeholder);
@@ -278,10 +281,11 @@ struct reader {
 /*
  * Fetches the run of absent chunks that begins at first, at most count long and within loaded
  * groups. Returns how many chunks it covers, 0 when first isn't absent, -ESTALE when the version is
- * known to be gone, -ENOMEM.
+ * known to be gone, -ENOMEM. The piece, if any, waits for the first chunk from then on, and only
+ * when chunks are covered: it may be finished at the return.
  */
-int fetch_start(
-	struct reader *reader, uint32_t first, uint32_t count, enum origin_priority priority);
+int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
+	enum origin_priority priority);
 void fetches_cancel_and_wait(struct cache *cache);
 
 /* resident.c */
@@ -294,6 +298,7 @@ bool resident_has(struct resident *resident, struct id128 object, uint32_t chunk
 void resident_put(
 	struct resident *resident, struct id128 object, uint32_t chunk, struct pool_buffer *buffer);
 void resident_drop(struct resident *resident, struct id128 object, uint32_t chunk);
+void resident_drop_object(struct resident *resident, struct id128 object);
 /* Lets the oldest go. False: there is none. */
 bool resident_reclaim(struct resident *resident);
 /* A buffer, at the expense of residents if need be; NULL: wait for one. */
@@ -310,12 +315,19 @@ bool space_take(struct cache *cache, uint64_t bytes);
 void space_give(struct cache *cache, uint64_t bytes);
 /* Corrects what was taken to what the disk uses. */
 void space_correct(struct cache *cache, uint64_t before_bytes, uint64_t now_bytes);
+/* How much must go before bytes fit, with a little more; 0: they fit. */
+uint64_t space_missing(struct cache *cache, uint64_t bytes);
+/* Something was removed: the file system is to be asked again. */
+void space_freed(struct cache *cache);
+/* Something that could not be evicted may be now. */
+void space_hopeful(struct cache *cache);
 /* A write found no space whatever was reserved. */
 void space_refused(struct cache *cache);
 
 /* evict.c */
-/* Evicts oldest objects until about bytes were freed. Returns the bytes. Blocks. */
-uint64_t evict_some(struct cache *cache, uint64_t bytes);
+/* Evicts oldest objects until bytes fit, and a little more, so that not every chunk evicts. False:
+ * nothing could be evicted. Blocks. */
+bool evict_for(struct cache *cache, uint64_t bytes);
 /* One object: 0, -EBUSY, -ENOENT, -EPERM. Blocks. */
 int evict_object(struct cache *cache, struct id128 id, uint64_t *ret_freed_bytes);
 void evict_free(struct cache *cache);
@@ -327,6 +339,8 @@ void commit_stop(struct cache *cache);
 /* Takes over the chunk, which is written (or, with drop, to be taken out). */
 void commit_chunk(struct cache *cache, struct chunk *chunk);
 void commit_touch(struct cache *cache, struct id128 id, int64_t opened_wall_ns);
+/* Now. Blocks. */
+void commit_touches(struct cache *cache);
 /* Returns when everything queued so far is durable. */
 void commit_flush(struct cache *cache);
 
@@ -334,5 +348,8 @@ void commit_flush(struct cache *cache);
 /* Checks all present chunks in a worker, once at a time, and lets passthrough be granted if they
  * are right. object.lock held. */
 void verify_later(struct object *object);
+/* object_open_named, waited for. Blocks. */
+int object_open_wait(
+	struct cache *cache, const char *name, const struct origin_attr *attr, struct object **ret);
 
 #endif

@@ -182,8 +182,14 @@ static void piece_start(struct read_piece *piece, uint32_t count)
 		if (step != PIECE_FETCH)
 			return;
 		read->stalled = true;
+		/* A read that failed already asks for nothing more. */
+		r = atomic_load(&read->error);
+		if (r)
+			break;
 		/* 0: somebody else was faster; look again. */
-		r = fetch_start(read->reader, piece->chunk, count, ORIGIN_DEMAND);
+		r = fetch_start(read->reader, piece, piece->chunk, count, ORIGIN_DEMAND);
+		if (r > 0)
+			return;
 	}
 	piece_failed(piece, r);
 }
@@ -230,7 +236,7 @@ static void read_ahead(struct reader *reader, uint32_t from, uint32_t to)
 
 		if (object_load_group(object, from / INDEX_GROUP_CHUNKS))
 			return;
-		n = fetch_start(reader, from, to - from, ORIGIN_READAHEAD);
+		n = fetch_start(reader, NULL, from, to - from, ORIGIN_READAHEAD);
 		if (n < 0)
 			return;
 		from += n ? (uint32_t)n : 1;

@@ -141,6 +141,32 @@ void resident_drop(struct resident *resident, struct id128 object, uint32_t chun
 	pool_buffer_unref(buffer);
 }
 
+/* One buffer of the object, taken out; NULL: there is none. */
+static struct pool_buffer *take_one(struct resident *resident, struct id128 object)
+{
+	struct pool_buffer *buffer = NULL;
+
+	lock_take(&resident->lock);
+	list_for_each (link, &resident->lru) {
+		struct resident_entry *entry = container_of(link, struct resident_entry, lru);
+
+		if (id128_equal(entry->object, object)) {
+			buffer = take_out(resident, entry);
+			break;
+		}
+	}
+	lock_drop(&resident->lock);
+	return buffer;
+}
+
+void resident_drop_object(struct resident *resident, struct id128 object)
+{
+	struct pool_buffer *buffer;
+
+	while ((buffer = take_one(resident, object)))
+		pool_buffer_unref(buffer);
+}
+
 bool resident_reclaim(struct resident *resident)
 {
 	struct pool_buffer *buffer = NULL;

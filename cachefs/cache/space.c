@@ -70,36 +70,63 @@ static void refresh(struct cache *cache)
 	lock_drop(&space->lock);
 }
 
+/* space.lock held. */
+static bool fits(const struct space *space, uint64_t bytes)
+{
+	return space->used_bytes + space->index_bytes + bytes <= space->capacity_bytes &&
+	       space->fs_free_bytes >= space->reserve_bytes + bytes;
+}
+
 bool space_try_take(struct cache *cache, uint64_t bytes)
 {
 	struct space *space = &cache->space;
-	bool fits;
+	bool taken;
 
 	refresh(cache);
 	lock_take(&space->lock);
-	fits = space->used_bytes + space->index_bytes + bytes <= space->capacity_bytes &&
-	       space->fs_free_bytes >= space->reserve_bytes + bytes;
-	if (fits) {
+	taken = fits(space, bytes);
+	if (taken) {
 		space->used_bytes += bytes;
 		space->fs_free_bytes -= bytes;
 		space->full = false;
 	}
 	lock_drop(&space->lock);
-	return fits;
+	return taken;
 }
 
-/* How much must go before bytes fit, with a little more, so that not every chunk evicts. */
-static uint64_t missing(struct space *space, uint64_t bytes)
+uint64_t space_missing(struct cache *cache, uint64_t bytes)
 {
+	struct space *space = &cache->space;
 	uint64_t slack =
 		space->capacity_bytes / 64 < 64u << 20 ? space->capacity_bytes / 64 : 64u << 20;
 	uint64_t used, need;
 
+	refresh(cache);
 	lock_take(&space->lock);
 	used = space->used_bytes + space->index_bytes + bytes;
 	need = used > space->capacity_bytes ? used - space->capacity_bytes : bytes;
+	if (fits(space, bytes))
+		need = slack = 0;
 	lock_drop(&space->lock);
 	return need + slack;
+}
+
+void space_freed(struct cache *cache)
+{
+	struct space *space = &cache->space;
+
+	lock_take(&space->lock);
+	space->free_seen_ns = 0;
+	lock_drop(&space->lock);
+}
+
+void space_hopeful(struct cache *cache)
+{
+	struct space *space = &cache->space;
+
+	lock_take(&space->lock);
+	space->hopeless_until_ns = 0;
+	lock_drop(&space->lock);
 }
 
 bool space_take(struct cache *cache, uint64_t bytes)
@@ -111,12 +138,8 @@ bool space_take(struct cache *cache, uint64_t bytes)
 		lock_take(&space->lock);
 		hopeless = clock_now_ns() < space->hopeless_until_ns;
 		lock_drop(&space->lock);
-		if (!hopeless && evict_some(cache, missing(space, bytes))) {
-			lock_take(&space->lock);
-			space->free_seen_ns = 0;
-			lock_drop(&space->lock);
+		if (!hopeless && evict_for(cache, bytes))
 			continue;
-		}
 		lock_take(&space->lock);
 		if (!hopeless)
 			space->hopeless_until_ns = clock_now_ns() + HOPELESS_NS;

@@ -101,15 +101,17 @@ static enum knowledge consult(struct tree *tree, struct dir *dir, const char *pa
 	const char *component;
 
 	*ret_fresh_ms = 0;
-	if (name && name->known && name->fresh_from_ns >= dir->fresh_from_ns) {
-		if (!name->missing &&
-			tree_fresh(name->fresh_from_ns, tree->config.ttl_ms, ret_fresh_ms)) {
-			*ret = name->attr;
-			return KNOWN;
-		}
-		if (name->missing &&
-			tree_fresh(name->fresh_from_ns, tree->config.negative_ttl_ms, ret_fresh_ms))
+	if (name && name->known && name->fresh_from_ns >= dir->fresh_from_ns &&
+		name->fresh_from_ns >= dir->missing_from_ns) {
+		/* Expired, it still says that the older listing is wrong about the name. */
+		if (!tree_fresh(name->fresh_from_ns,
+			    name->missing ? tree->config.negative_ttl_ms : tree->config.ttl_ms,
+			    ret_fresh_ms))
+			return UNKNOWN;
+		if (name->missing)
 			return KNOWN_MISSING;
+		*ret = name->attr;
+		return KNOWN;
 	}
 	if (tree_fresh(dir->missing_from_ns, tree->config.negative_ttl_ms, ret_fresh_ms))
 		return KNOWN_MISSING;
@@ -264,11 +266,12 @@ void tree_forget(struct tree *tree, const char *path)
 
 	lock_take(&tree->lock);
 	dir = dir_get(tree, path, split(path, &component));
+	/* An answer to what was asked before isn't news either. */
 	if (dir)
-		dir->fresh_from_ns = 0;
+		dir->fresh_from_ns = dir->asked_ns = 0;
 	name = name_find(tree, path);
 	if (name)
-		name->fresh_from_ns = 0;
+		name->fresh_from_ns = name->asked_ns = 0;
 	lock_drop(&tree->lock);
 }
 

@@ -280,7 +280,7 @@ static void question_failed(struct dir *dir, int error, struct todo *todo)
 
 	if (error == -ENOENT) {
 		install(dir, NULL);
-		dir->missing_from_ns = clock_now_ns();
+		dir->missing_from_ns = dir->asked_ns;
 		dir->fresh_from_ns = dir->failed_ns = 0;
 		while ((link = list_pop(&dir->lookups)))
 			lookup_answer(container_of(link, struct tree_lookup, link), error, NULL,
@@ -296,7 +296,8 @@ static void question_failed(struct dir *dir, int error, struct todo *todo)
 static void question_answered(struct dir *dir, struct listing *listing, struct todo *todo)
 {
 	install(dir, listing);
-	dir->fresh_from_ns = clock_now_ns();
+	/* As of when it was asked for: what happened to names since, it needn't have. */
+	dir->fresh_from_ns = dir->asked_ns;
 	dir->missing_from_ns = dir->failed_ns = 0;
 	step_lookups(dir, true, todo);
 	answer_lists(dir, 0, dir->tree->config.ttl_ms, todo);
@@ -406,11 +407,12 @@ static void index_run(struct job *job)
 	}
 	if (fresh) {
 		answer_lists(dir, 0, left_ms, &todo);
-		dir->asking = false;
 		step_lookups(dir, false, &todo);
-		dir->asking = true;
-		question_ended(dir);
+		/* It may have expired in between: who waits here again is to be answered. */
+		fresh = list_empty(&dir->lookups);
 	}
+	if (fresh)
+		question_ended(dir);
 	lock_drop(&tree->lock);
 	if (!fresh)
 		ask_origin(dir);

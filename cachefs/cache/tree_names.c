@@ -119,7 +119,8 @@ static void stat_done(struct origin_stat *stat, int error)
 		name->known = true;
 		name->missing = error;
 		name->attr = stat->attr;
-		name->fresh_from_ns = clock_now_ns();
+		/* Of two answers the one to the later question is the newer. */
+		name->fresh_from_ns = name->asked_ns;
 	}
 	list_splice(&waiting, &name->lookups);
 	while ((link = list_pop(&waiting))) {

@@ -20,7 +20,7 @@ struct dir {
 	struct tree *tree;
 	char *path;
 	struct listing *listing;  /* the last whole one, fresh or not; NULL */
-	uint64_t fresh_from_ns;   /* monotonic time of it; 0: expired */
+	uint64_t fresh_from_ns;   /* monotonic time when it was asked for; 0: expired */
 	uint64_t missing_from_ns; /* the origin said that there is none; 0 */
 	uint64_t failed_ns;       /* when the last question failed; 0 */
 	bool large;               /* more than one page: names are asked for one by one */
@@ -43,7 +43,7 @@ struct name {
 	char *path;
 	struct origin_attr attr;
 	bool known, missing;    /* the last answer */
-	uint64_t fresh_from_ns; /* monotonic time of it; 0: expired */
+	uint64_t fresh_from_ns; /* monotonic time when it was asked for; 0: expired */
 	uint64_t failed_ns;
 	bool asking;
 	uint64_t asked_ns;

@@ -30,13 +30,13 @@ static bool chunk_right(
 	return hash64(memory, size_bytes) == sum;
 }
 
-/* Present in the index, with nothing being done to it: *ret_sum is what its bytes should have. */
+/* Present in the index; it may be being read. *ret_sum is what its bytes should have. */
 static bool chunk_checkable(struct object *object, uint32_t index, uint64_t *ret_sum)
 {
 	bool checkable;
 
 	lock_take(&object->lock);
-	checkable = chunk_state_of(object, index) == CHUNK_PRESENT && !chunk_busy(object, index);
+	checkable = chunk_state_of(object, index) == CHUNK_PRESENT;
 	*ret_sum = object->groups[index / INDEX_GROUP_CHUNKS]->sum[index % INDEX_GROUP_CHUNKS];
 	lock_drop(&object->lock);
 	return checkable;
@@ -48,6 +48,7 @@ static void chunk_found_bad(struct object *object, uint32_t index)
 
 	resident_drop(&object->cache->resident, object->id, index);
 	lock_take(&object->lock);
+	/* One that is being read is found bad by its reader too. */
 	if (chunk_state_of(object, index) == CHUNK_PRESENT && !chunk_busy(object, index))
 		chunk = chunk_begin(object, index, PHASE_DROP);
 	if (chunk)
@@ -77,6 +78,8 @@ static int verify_chunks(struct object *object, struct raw *raw, uint8_t *memory
 		uint64_t sum;
 		int r = object_load_group(object, i / INDEX_GROUP_CHUNKS);
 
+		if (!r && atomic_load(&object->cache->ending))
+			r = -ECANCELED;
 		if (r)
 			return r;
 		if (!chunk_checkable(object, i, &sum))
@@ -218,7 +221,7 @@ static void open_done(struct object_open *open, int error)
 	waiting_done(open->private[0], error);
 }
 
-static int open_and_wait(
+int object_open_wait(
 	struct cache *cache, const char *name, const struct origin_attr *attr, struct object **ret)
 {
 	struct object_open open = {.cache = cache, .attr = *attr, .done = open_done};
@@ -300,7 +303,7 @@ int cache_object_verify(struct cache *cache, struct origin *origin, const char *
 	int r = origin_object_name(origin, path, name, sizeof name);
 
 	if (!r)
-		r = open_and_wait(cache, name, attr, &object);
+		r = object_open_wait(cache, name, attr, &object);
 	if (r)
 		return r;
 	if (repair_bad) {
@@ -361,7 +364,7 @@ static int verify_record(struct cache *cache, struct id128 id, struct verify_res
 	attr.mtime_ns = record.object.mtime_ns;
 	attr.version.strong = record.object.strong;
 	memcpy(attr.version.text, record.version, sizeof attr.version.text);
-	r = open_and_wait(cache, record.name, &attr, &object);
+	r = object_open_wait(cache, record.name, &attr, &object);
 	if (r)
 		return r;
 	lock_take(&object->lock);

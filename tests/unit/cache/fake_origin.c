@@ -43,7 +43,7 @@ struct request {
 struct world {
 	struct lock lock;
 	struct cond wake, held_changed;
-	struct list runnable, held, names_held;
+	struct list runnable, held, paused, names_held;
 	struct list things;
 	unsigned n_held, n_names_held, n_origins, n_requests, n_running;
 	bool holding, holding_names, hide_attrs, unreachable, ending;
@@ -250,6 +250,8 @@ static void get_run(struct world *world, struct request *request, uint8_t *memor
 		pause = taken < piece && !request->resumed && !request->cancelled;
 		request->resumed = false;
 		request->paused = pause;
+		if (pause)
+			list_append(&world->paused, &request->link);
 		world->counts.pauses += taken < piece;
 		lock_drop(&world->lock);
 		if (pause)
@@ -460,18 +462,24 @@ void origin_get_start(struct origin_get *get)
 	request_start(world, request);
 }
 
+/* world.lock held. */
+static void unpause(struct world *world, struct request *request)
+{
+	list_remove(&request->link);
+	request->paused = false;
+	run(world, request);
+}
+
 void origin_get_resume(struct origin_get *get)
 {
 	struct world *world = get->origin->world;
 	struct request *request = get->private.state;
 
 	lock_take(&world->lock);
-	if (request->paused) {
-		request->paused = false;
-		run(world, request);
-	} else {
+	if (request->paused)
+		unpause(world, request);
+	else
 		request->resumed = true;
-	}
 	lock_drop(&world->lock);
 }
 
@@ -491,12 +499,10 @@ void origin_get_cancel(struct origin_get *get)
 
 	lock_take(&world->lock);
 	request->cancelled = true;
-	if (request->held) {
+	if (request->held)
 		unhold(world, request);
-	} else if (request->paused) {
-		request->paused = false;
-		run(world, request);
-	}
+	else if (request->paused)
+		unpause(world, request);
 	lock_drop(&world->lock);
 }
 
@@ -594,6 +600,7 @@ struct world *world_new(void)
 	cond_init(&world->held_changed);
 	list_init(&world->runnable);
 	list_init(&world->held);
+	list_init(&world->paused);
 	list_init(&world->names_held);
 	list_init(&world->things);
 	world->page = 1000;
@@ -723,6 +730,19 @@ void world_fail_gets(
 	world->fail_gets.error = error;
 	world->fail_gets.after_bytes = after_bytes;
 	world->fail_gets.times = times;
+	lock_drop(&world->lock);
+}
+
+void world_break_paused(struct world *world, int error)
+{
+	lock_take(&world->lock);
+	while (!list_empty(&world->paused)) {
+		struct request *request = container_of(world->paused.next, struct request, link);
+
+		request->error = error;
+		request->fail_after = 0;
+		unpause(world, request);
+	}
 	lock_drop(&world->lock);
 }
 

@@ -41,6 +41,9 @@ void world_release(struct world *world);
 void world_fail_gets(
 	struct world *world, const char *identity, int error, uint64_t after_bytes, unsigned times);
 
+/* Gets that are paused now fail with error, without being resumed. */
+void world_break_paused(struct world *world, int error);
+
 /* --- names --- */
 
 /* Entries of a page when the request sets no limit; 1,000 at first. */
