@@ -322,6 +322,9 @@ static void page_done(struct origin_list *list, int error)
 		dir->builder.hidden_keys += list->hidden_keys;
 	if (!error && !more)
 		error = listing_build(&dir->builder, &listing);
+	/* The bucket itself is gone, which is nothing that a name can be. */
+	if (error == -ENXIO)
+		error = -EIO;
 	if (error == -EFBIG) {
 		log_error("listing_too_large", "source=%s directory=%s limit_bytes=%u",
 			origin_source(tree->origin), dir->path, LISTING_BYTES_MAX);
