@@ -12,13 +12,15 @@
 #define WINDOW_MAX 64u
 /* The kernel's own readahead sends requests of one stream out of order within about its window. */
 #define SLACK_BYTES (8ull << 20)
+/* How far behind the furthest read a late one may be: its neighbour's size and its own. */
+#define LATE_BYTES (2ull << 20)
 
 static struct stream *find_stream(struct readahead *readahead, uint64_t offset)
 {
 	for (int i = 0; i < READER_STREAMS; i++) {
 		struct stream *stream = &readahead->streams[i];
 
-		if (stream->last_use && offset + CHUNK_SIZE >= stream->next &&
+		if (stream->last_use && offset + LATE_BYTES >= stream->next &&
 			offset <= stream->next + SLACK_BYTES)
 			return stream;
 	}

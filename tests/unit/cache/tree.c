@@ -1,5 +1,631 @@
+/* Names: few questions, no stale "missing", no listing that is short. */
 #include "rig.h"
+#include "tree_private.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One lookup or listing, waited for. */
+struct question {
+	struct tree_lookup lookup;
+	struct tree_list list;
+	struct lock lock;
+	struct cond cond;
+	bool done; /* lock */
+	int error; /* lock */
+};
+
+static void answered(struct question *question, int error)
+{
+	lock_take(&question->lock);
+	check(!question->done);
+	question->done = true;
+	question->error = error;
+	cond_signal(&question->cond);
+	lock_drop(&question->lock);
+}
+
+static void lookup_done(struct tree_lookup *lookup, int error)
+{
+	answered(container_of(lookup, struct question, lookup), error);
+}
+
+static void list_done(struct tree_list *list, int error)
+{
+	answered(container_of(list, struct question, list), error);
+}
+
+static void question_init(struct question *question)
+{
+	*question = (struct question){.done = false};
+	lock_init(&question->lock);
+	cond_init(&question->cond);
+}
+
+static void lookup_begin(
+	struct question *question, struct tree *tree, const char *path, bool revalidate)
+{
+	question_init(question);
+	question->lookup = (struct tree_lookup){
+		.tree = tree, .path = path, .revalidate = revalidate, .done = lookup_done};
+	tree_lookup_start(&question->lookup);
+}
+
+static void list_begin(struct question *question, struct tree *tree, const char *path)
+{
+	question_init(question);
+	question->list = (struct tree_list){.tree = tree, .path = path, .done = list_done};
+	tree_list_start(&question->list);
+}
+
+static bool is_done(struct question *question)
+{
+	bool done;
+
+	lock_take(&question->lock);
+	done = question->done;
+	lock_drop(&question->lock);
+	return done;
+}
+
+static int question_wait(struct question *question)
+{
+	lock_take(&question->lock);
+	while (!question->done)
+		cond_wait(&question->cond, &question->lock);
+	lock_drop(&question->lock);
+	cond_destroy(&question->cond);
+	lock_destroy(&question->lock);
+	return question->error;
+}
+
+static int look(struct tree *tree, const char *path, struct origin_attr *ret)
+{
+	struct question question;
+	int r;
+
+	lookup_begin(&question, tree, path, false);
+	r = question_wait(&question);
+	if (!r && ret)
+		*ret = question.lookup.attr;
+	return r;
+}
+
+static int look_again(struct tree *tree, const char *path, struct origin_attr *ret)
+{
+	struct question question;
+	int r;
+
+	lookup_begin(&question, tree, path, true);
+	r = question_wait(&question);
+	if (!r && ret)
+		*ret = question.lookup.attr;
+	return r;
+}
+
+/* How many names, or the error. */
+static int64_t list_now(struct tree *tree, const char *path)
+{
+	struct question question;
+	int64_t n;
+
+	list_begin(&question, tree, path);
+	n = question_wait(&question);
+	if (!n)
+		n = (int64_t)listing_count(question.list.listing);
+	listing_unref(question.list.listing);
+	return n;
+}
+
+static struct tree *tree_start(struct rig *rig, uint64_t ttl_ms, uint64_t negative_ttl_ms)
+{
+	struct tree_config config = {.ttl_ms = ttl_ms, .negative_ttl_ms = negative_ttl_ms};
+	struct tree *tree;
+
+	assert_int_equal(tree_new(rig->cache, rig->origin, &config, &tree), 0);
+	return tree;
+}
+
+#define FOREVER UINT64_MAX
+
+static uint64_t asked(struct rig *rig)
+{
+	struct world_counts counts = world_counts(rig->world);
+
+	return counts.lists + counts.stats;
+}
+
+static void small_directories_cost_one_list(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct origin_attr attr, expected;
+
+	world_put(rig->world, "a/x", 10);
+	world_put(rig->world, "a/y/z", 20);
+	assert_int_equal(look(tree, "", &attr), 0);
+	assert_int_equal(attr.kind, ORIGIN_DIR);
+	assert_int_equal(asked(rig), 0);
+	assert_int_equal(look(tree, "a", &attr), 0);
+	assert_int_equal(attr.kind, ORIGIN_DIR);
+	assert_int_equal(look(tree, "a/x", &attr), 0);
+	expected = world_attr(rig->world, "a/x");
+	assert_int_equal(attr.size_bytes, 10);
+	assert_string_equal(attr.version.text, expected.version.text);
+	assert_true(attr.version.strong);
+	assert_int_equal(look(tree, "a/y", &attr), 0);
+	assert_int_equal(attr.kind, ORIGIN_DIR);
+	assert_int_equal(look(tree, "a/none", NULL), -ENOENT);
+	assert_int_equal(look(tree, "none/x", NULL), -ENOENT);
+	assert_int_equal(list_now(tree, "a"), 2);
+	assert_int_equal(list_now(tree, ""), 1);
+	/* "", "a" and "none". */
+	assert_int_equal(asked(rig), 3);
+	assert_int_equal(list_now(tree, "none"), -ENOENT);
+	assert_int_equal(tree_peek(tree, "a/x", &attr), 0);
+	assert_int_equal(tree_peek(tree, "a/none", &attr), -ENOENT);
+	assert_int_equal(tree_peek(tree, "a/y/z", &attr), -EAGAIN);
+	assert_int_equal(asked(rig), 3);
+	tree_free(tree);
+}
+
+static void many_at_once_ask_once(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct question lists[20], lookups[20];
+
+	world_put_many(rig->world, "d", 500);
+	world_hold_names(rig->world);
+	for (unsigned i = 0; i < 20; i++) {
+		list_begin(&lists[i], tree, "d");
+		lookup_begin(&lookups[i], tree, i % 2 ? "d/n000007" : "d/none", false);
+	}
+	world_wait_names_held(rig->world, 1);
+	world_release_names(rig->world);
+	for (unsigned i = 0; i < 20; i++) {
+		assert_int_equal(question_wait(&lists[i]), 0);
+		assert_int_equal(listing_count(lists[i].list.listing), 500);
+		assert_ptr_equal(lists[i].list.listing, lists[0].list.listing);
+		assert_int_equal(question_wait(&lookups[i]), i % 2 ? 0 : -ENOENT);
+	}
+	for (unsigned i = 0; i < 20; i++)
+		listing_unref(lists[i].list.listing);
+	assert_int_equal(asked(rig), 1);
+	tree_free(tree);
+}
+
+static void large_directories_are_asked_by_name(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct origin_attr attr;
+
+	world_page(rig->world, 100);
+	world_put_many(rig->world, "d", 250);
+	assert_int_equal(look(tree, "d/n000249", &attr), 0);
+	assert_int_equal(attr.size_bytes, 1);
+	assert_int_equal(look(tree, "d/n000249", &attr), 0);
+	assert_int_equal(look(tree, "d/none", NULL), -ENOENT);
+	assert_int_equal(look(tree, "d/none", NULL), -ENOENT);
+	assert_int_equal(world_counts(rig->world).lists, 1);
+	assert_int_equal(world_counts(rig->world).stats, 2);
+	assert_int_equal(list_now(tree, "d"), 250);
+	assert_int_equal(world_counts(rig->world).lists, 4);
+	assert_int_equal(look(tree, "d/n000100", NULL), 0);
+	assert_int_equal(look(tree, "d/other", NULL), -ENOENT);
+	assert_int_equal(world_counts(rig->world).stats, 2);
+	tree_free(tree);
+}
+
+static void a_huge_directory_is_whole(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct listing_entry entry;
+	struct question question;
+	char name[32];
+
+	world_page(rig->world, 5000);
+	world_put_many(rig->world, "d", 150000);
+	list_begin(&question, tree, "d");
+	assert_int_equal(question_wait(&question), 0);
+	assert_int_equal(listing_count(question.list.listing), 150000);
+	for (unsigned i = 0; i < 150000; i++) {
+		listing_get(question.list.listing, i, &entry);
+		snprintf(name, sizeof name, "n%06u", i);
+		assert_string_equal(entry.name, name);
+		assert_true(entry.attr_known);
+	}
+	assert_int_equal(world_counts(rig->world).lists, 30);
+	listing_unref(question.list.listing);
+	tree_free(tree);
+}
+
+static void an_error_on_a_page_is_an_error(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+
+	world_page(rig->world, 100);
+	world_put_many(rig->world, "d", 450);
+	world_fail_names(rig->world, -EIO, 2, 1);
+	assert_int_equal(list_now(tree, "d"), -EIO);
+	assert_int_equal(world_counts(rig->world).lists, 3);
+	world_fail_names(rig->world, -EACCES, 4, 1);
+	assert_int_equal(list_now(tree, "d"), -EACCES);
+	world_fail_names(rig->world, -ENOENT, 1, 1);
+	assert_int_equal(list_now(tree, "d"), -ENOENT);
+	tree_free(tree);
+	tree = tree_start(rig, FOREVER, FOREVER);
+	assert_int_equal(list_now(tree, "d"), 450);
+	tree_free(tree);
+}
+
+static void errors_are_not_missing(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, 0, FOREVER);
+	int errors[] = {-EIO, -EACCES};
+
+	world_put(rig->world, "d/x", 1);
+	for (unsigned i = 0; i < 2; i++) {
+		world_fail_names(rig->world, errors[i], 0, 1);
+		assert_int_equal(look(tree, "d/x", NULL), errors[i]);
+		world_fail_names(rig->world, errors[i], 0, 1);
+		assert_int_equal(look(tree, "d/none", NULL), errors[i]);
+		world_fail_names(rig->world, errors[i], 0, 1);
+		assert_int_equal(list_now(tree, "d"), errors[i]);
+		world_fail_names(rig->world, errors[i], 0, 1);
+		assert_int_equal(look_again(tree, "d/x", NULL), errors[i]);
+	}
+	assert_int_equal(look(tree, "d/x", NULL), 0);
+	/* Known now: an origin that gives up doesn't take it away, nor does a name that nobody has
+	 * become one that is missing. */
+	world_fail_names(rig->world, -EIO, 0, 1);
+	assert_int_equal(look(tree, "d/x", NULL), 0);
+	world_fail_names(rig->world, -EIO, 0, 1);
+	assert_int_equal(look(tree, "d/none", NULL), -EIO);
+	world_fail_names(rig->world, -EACCES, 0, 1);
+	assert_int_equal(look(tree, "d/x", NULL), -EACCES);
+	world_fail_names(rig->world, -EIO, 0, 1);
+	assert_int_equal(list_now(tree, "d"), 1);
+	tree_free(tree);
+}
+
+static void ttl_0_asks_each_time(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, 0, 0);
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 1);
+	for (unsigned i = 1; i <= 5; i++) {
+		world_put(rig->world, "d/x", i);
+		assert_int_equal(look(tree, "d/x", &attr), 0);
+		assert_int_equal(attr.size_bytes, i);
+		assert_int_equal(look(tree, "d/none", NULL), -ENOENT);
+	}
+	assert_int_equal(world_counts(rig->world).lists, 10);
+	world_put(rig->world, "d/none", 1);
+	assert_int_equal(look(tree, "d/none", NULL), 0);
+	world_remove(rig->world, "d/x");
+	assert_int_equal(look(tree, "d/x", NULL), -ENOENT);
+	assert_int_equal(list_now(tree, "d"), 1);
+	world_remove(rig->world, "d/none");
+	assert_int_equal(list_now(tree, "d"), -ENOENT);
+	tree_free(tree);
+}
+
+/* "Missing" is believed for its own time, and when that is over the listing from before isn't. */
+static void what_was_removed_stays_removed(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, 0);
+
+	world_put(rig->world, "d/x", 1);
+	world_put(rig->world, "d/y", 1);
+	assert_int_equal(list_now(tree, "d"), 2);
+	world_remove(rig->world, "d/x");
+	assert_int_equal(look(tree, "d/x", NULL), 0);
+	assert_int_equal(look_again(tree, "d/x", NULL), -ENOENT);
+	assert_int_equal(look(tree, "d/x", NULL), -ENOENT);
+	world_put(rig->world, "d/x", 7);
+	assert_int_equal(look(tree, "d/x", NULL), 0);
+	tree_free(tree);
+}
+
+/* An answer to a question from before a change doesn't hide what a later one said. */
+static void the_later_question_wins(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct question list, lookup, again;
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 1);
+	world_page(rig->world, 1);
+	world_put(rig->world, "d/y", 1);
+	world_hold_names(rig->world);
+	list_begin(&list, tree, "d");
+	world_wait_names_held(rig->world, 1);
+	lookup_begin(&lookup, tree, "d/x", true);
+	world_wait_names_held(rig->world, 2);
+	/* Joins nothing that was asked before it. */
+	lookup_begin(&again, tree, "d/x", true);
+	world_release_names(rig->world);
+	assert_int_equal(question_wait(&list), 0);
+	assert_int_equal(question_wait(&lookup), 0);
+	assert_int_equal(question_wait(&again), 0);
+	assert_int_equal(world_counts(rig->world).stats, 2);
+	listing_unref(list.list.listing);
+	/* A listing under way when the name was said to be another. */
+	world_put(rig->world, "d/x", 2);
+	world_hold_names(rig->world);
+	tree_forget(tree, "d/x");
+	list_begin(&list, tree, "d");
+	world_wait_names_held(rig->world, 1);
+	tree_forget(tree, "d/x");
+	world_release_names(rig->world);
+	assert_int_equal(question_wait(&list), 0);
+	listing_unref(list.list.listing);
+	world_put(rig->world, "d/x", 3);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 3);
+	tree_free(tree);
+}
+
+static void forgotten_names_are_asked_again(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 1);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	world_put(rig->world, "d/x", 2);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 1);
+	tree_forget(tree, "d/x");
+	assert_int_equal(tree_peek(tree, "d/x", &attr), -EAGAIN);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 2);
+	world_put(rig->world, "d/x", 3);
+	assert_int_equal(look_again(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 3);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 3);
+	tree_free(tree);
+}
+
+static void odd_keys(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct tree_stats stats;
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 1);
+	world_put(rig->world, "d/x/y", 1);
+	world_put(rig->world, "d/z", 1);
+	world_hidden_keys(rig->world, "d", 3);
+	assert_int_equal(list_now(tree, "d"), 2);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.kind, ORIGIN_DIR);
+	tree_stats(tree, &stats);
+	assert_int_equal(stats.hidden_keys, 4);
+	tree_forget(tree, "d/x");
+	world_remove(rig->world, "d/x");
+	assert_int_equal(list_now(tree, "d"), 2);
+	tree_stats(tree, &stats);
+	assert_int_equal(stats.hidden_keys, 3);
+	tree_free(tree);
+}
+
+static void names_without_attributes(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct origin_attr attr;
+
+	world_hide_attrs(rig->world, true);
+	world_put(rig->world, "d/x", 77);
+	world_put(rig->world, "d/y/z", 1);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 77);
+	assert_int_equal(look(tree, "d/y", &attr), 0);
+	assert_int_equal(look(tree, "d/none", &attr), -ENOENT);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(world_counts(rig->world).lists, 1);
+	assert_int_equal(world_counts(rig->world).stats, 1);
+	tree_free(tree);
+}
+
+static void out_of_reach(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, 0, 0);
+	struct question missing, directory;
+	struct tree_stats stats;
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 5);
+	assert_int_equal(list_now(tree, "d"), 1);
+	world_reachable(rig->world, false);
+	world_hold_names(rig->world);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 5);
+	assert_int_equal(list_now(tree, "d"), 1);
+	tree_stats(tree, &stats);
+	assert_int_equal(stats.stale, 2);
+	/* Nothing is remembered of these: they wait, and get the error. */
+	lookup_begin(&directory, tree, "e/x", false);
+	assert_false(is_done(&directory));
+	world_fail_names(rig->world, -EIO, 0, 100);
+	lookup_begin(&missing, tree, "d/none", false);
+	world_release_names(rig->world);
+	assert_int_equal(question_wait(&missing), -EIO);
+	assert_int_equal(question_wait(&directory), -EIO);
+	tree_free(tree);
+}
+
+/* Who asked before the origin was known to be gone gets the older answer after a while. */
+static void waits_end_when_it_is_out_of_reach(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, 0, 0);
+	struct question list, lookup;
+
+	world_put(rig->world, "d/x", 5);
+	assert_int_equal(list_now(tree, "d"), 1);
+	world_hold_names(rig->world);
+	list_begin(&list, tree, "d");
+	lookup_begin(&lookup, tree, "d/x", false);
+	world_wait_names_held(rig->world, 1);
+	world_reachable(rig->world, false);
+	assert_int_equal(question_wait(&list), 0);
+	assert_int_equal(question_wait(&lookup), 0);
+	listing_unref(list.list.listing);
+	world_release_names(rig->world);
+	tree_free(tree);
+}
+
+static void listings_survive_a_restart(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+
+	world_put_many(rig->world, "d", 300);
+	assert_int_equal(list_now(tree, "d"), 300);
+	tree_free(tree);
+	rig_restart(rig);
+	world_fail_names(rig->world, -EIO, 0, 1000);
+	tree = tree_start(rig, FOREVER, FOREVER);
+	assert_int_equal(look(tree, "d/n000003", NULL), 0);
+	assert_int_equal(look(tree, "d/none", NULL), -ENOENT);
+	assert_int_equal(list_now(tree, "d"), 300);
+	assert_int_equal(asked(rig), 1);
+	tree_free(tree);
+	/* Old, but better than nothing when the origin gives up. */
+	tree = tree_start(rig, 0, 0);
+	assert_int_equal(list_now(tree, "d"), 300);
+	assert_int_equal(look(tree, "d/n000299", NULL), 0);
+	assert_int_equal(look(tree, "d/none", NULL), -EIO);
+	tree_free(tree);
+}
+
+static void a_damaged_listing_is_none(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct index_txn *txn;
+	struct id128 id;
+	size_t size;
+	void *bytes;
+
+	world_put_many(rig->world, "d", 300);
+	assert_int_equal(list_now(tree, "d"), 300);
+	tree_free(tree);
+	id = hash128_strings((const char *const[]){origin_source(rig->origin),
+				     origin_identity(rig->origin), "d"},
+		3);
+	assert_int_equal(index_get_listing(rig->cache->index, id, &bytes, &size), 0);
+	((uint8_t *)bytes)[size / 2] ^= 1;
+	assert_int_equal(index_begin(rig->cache->index, &txn), 0);
+	assert_int_equal(index_put_listing(txn, id, bytes, size), 0);
+	assert_int_equal(index_commit(txn), 0);
+	free(bytes);
+	tree = tree_start(rig, FOREVER, FOREVER);
+	assert_int_equal(list_now(tree, "d"), 300);
+	assert_int_equal(asked(rig), 2);
+	tree_free(tree);
+}
+
+/* Lookups, lists and changes from all sides. */
+struct visitor {
+	pthread_t thread;
+	struct tree *tree;
+	struct rig *rig;
+	unsigned n;
+};
+
+static void *visit(void *arg)
+{
+	struct visitor *visitor = arg;
+	uint64_t seed = visitor->n;
+
+	for (unsigned i = 0; i < 300; i++) {
+		unsigned n;
+		char path[32];
+
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		n = (unsigned)(seed >> 20) % 60;
+		snprintf(path, sizeof path, "d%u/n%06u", (unsigned)(seed >> 40) % 4, n);
+		if (i % 7 == 0)
+			tree_forget(visitor->tree, path);
+		if (i % 11 == 0) {
+			path[2] = '\0';
+			check(list_now(visitor->tree, path) == 50);
+		} else {
+			int r = i % 5 ? look(visitor->tree, path, NULL)
+				      : look_again(visitor->tree, path, NULL);
+
+			check(r == (n < 50 ? 0 : -ENOENT));
+		}
+	}
+	return NULL;
+}
+
+static void many_visitors(void **state)
+{
+	struct rig *rig = *state;
+	struct visitor visitors[6];
+	struct tree *tree;
+
+	world_page(rig->world, 20);
+	for (unsigned i = 0; i < 4; i++) {
+		char dir[8];
+
+		snprintf(dir, sizeof dir, "d%u", i);
+		world_put_many(rig->world, dir, 50);
+	}
+	for (unsigned round = 0; round < 3; round++) {
+		tree = tree_start(rig, round == 0 ? 0 : round == 1 ? 3 : FOREVER, round);
+		for (unsigned i = 0; i < 6; i++) {
+			visitors[i] = (struct visitor){.tree = tree, .rig = rig, .n = i};
+			pthread_create(&visitors[i].thread, NULL, visit, &visitors[i]);
+		}
+		for (unsigned i = 0; i < 6; i++)
+			pthread_join(visitors[i].thread, NULL);
+		tree_free(tree);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+
 int main(void)
 {
-	return 0;
+	const struct CMUnitTest tests[] = {
+		TEST(small_directories_cost_one_list),
+		TEST(many_at_once_ask_once),
+		TEST(large_directories_are_asked_by_name),
+		TEST(a_huge_directory_is_whole),
+		TEST(an_error_on_a_page_is_an_error),
+		TEST(errors_are_not_missing),
+		TEST(ttl_0_asks_each_time),
+		TEST(what_was_removed_stays_removed),
+		TEST(the_later_question_wins),
+		TEST(forgotten_names_are_asked_again),
+		TEST(odd_keys),
+		TEST(names_without_attributes),
+		TEST(out_of_reach),
+		TEST(waits_end_when_it_is_out_of_reach),
+		TEST(listings_survive_a_restart),
+		TEST(a_damaged_listing_is_none),
+		TEST(many_visitors),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
