@@ -35,6 +35,12 @@ def _raise(error):
     raise error
 
 
+def names_and_sizes(path):
+    """[name as hexadecimal digits, size] of each entry, by readdir and stat."""
+    with os.scandir(os.fsencode(path)) as entries:
+        return [[entry.name.hex(), entry.stat(follow_symlinks=False).st_size] for entry in entries]
+
+
 def sha256_mapped(path, advice=None):
     """By MAP_SHARED and PROT_READ; advice: a name such as MADV_RANDOM."""
     with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ) as mapping:
