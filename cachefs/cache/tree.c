@@ -97,6 +97,7 @@ static enum knowledge consult(struct tree *tree, struct dir *dir, const char *pa
 	struct origin_attr *ret, uint64_t *ret_fresh_ms)
 {
 	const struct name *name = name_find(tree, path);
+	bool lists_all = origin_lists_all(tree->origin);
 	struct listing_entry entry;
 	const char *component;
 
@@ -113,7 +114,8 @@ static enum knowledge consult(struct tree *tree, struct dir *dir, const char *pa
 		*ret = name->attr;
 		return KNOWN;
 	}
-	if (tree_fresh(dir->missing_from_ns, tree->config.negative_ttl_ms, ret_fresh_ms))
+	if (lists_all &&
+		tree_fresh(dir->missing_from_ns, tree->config.negative_ttl_ms, ret_fresh_ms))
 		return KNOWN_MISSING;
 	if (!dir->listing ||
 		(!tree_fresh(dir->fresh_from_ns, tree->config.ttl_ms, ret_fresh_ms) && !told))
@@ -125,9 +127,10 @@ static enum knowledge consult(struct tree *tree, struct dir *dir, const char *pa
 		*ret = entry.attr;
 		return KNOWN;
 	}
-	return tree_fresh(dir->fresh_from_ns, tree->config.negative_ttl_ms, ret_fresh_ms) || told
-		       ? KNOWN_MISSING
-		       : UNKNOWN;
+	if (lists_all && (told || tree_fresh(dir->fresh_from_ns, tree->config.negative_ttl_ms,
+					  ret_fresh_ms)))
+		return KNOWN_MISSING;
+	return UNKNOWN;
 }
 
 /* An answer from before, for when the origin can't be asked. Never that something is missing. */

@@ -278,6 +278,10 @@ static void question_failed(struct dir *dir, int error, struct todo *todo)
 	uint64_t negative_ms = dir->tree->config.negative_ttl_ms;
 	struct list *link;
 
+	if (!origin_lists_all(dir->tree->origin) && (error == -ENOENT || error == -EACCES)) {
+		dir->large = true;
+		step_lookups(dir, false, todo);
+	}
 	if (error == -ENOENT) {
 		install(dir, NULL);
 		dir->missing_from_ns = dir->asked_ns;

@@ -23,10 +23,11 @@ struct dir {
 	uint64_t fresh_from_ns;   /* monotonic time when it was asked for; 0: expired */
 	uint64_t missing_from_ns; /* the origin said that there is none; 0 */
 	uint64_t failed_ns;       /* when the last question failed; 0 */
-	bool large;               /* more than one page: names are asked for one by one */
-	bool index_read;          /* the index was asked */
-	bool asking;              /* a question is under way */
-	bool whole;               /* somebody waits for the whole listing */
+	bool large;      /* more than one page, or none to be had of a web server: names are
+				     asked for one by one */
+	bool index_read; /* the index was asked */
+	bool asking;     /* a question is under way */
+	bool whole;      /* somebody waits for the whole listing */
 	uint64_t asked_ns;
 	struct list lists, lookups; /* who waits */
 	struct list to_ask;         /* in todo.dirs */

@@ -27,6 +27,8 @@ struct origin_ops {
 	void (*judge)(struct request *request, struct verdict *verdict);
 	/* HTTP only. May a server ignore ranges? */
 	bool ranges_optional;
+	/* May a listing lack names that exist? */
+	bool lists_some;
 };
 
 struct origin {

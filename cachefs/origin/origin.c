@@ -133,6 +133,11 @@ const char *origin_source(const struct origin *origin)
 	return origin->source;
 }
 
+bool origin_lists_all(const struct origin *origin)
+{
+	return !origin->ops->lists_some;
+}
+
 const char *origin_identity(const struct origin *origin)
 {
 	return origin->identity ? origin->identity : "";

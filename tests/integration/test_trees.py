@@ -147,6 +147,32 @@ def test_a_web_server_without_an_index(cache, web):
     mounted = cache.mount(f"{web.endpoint}/models/")
     assert (mounted / "a.bin").read_bytes() == b"content"
     assert not (mounted / "b.bin").exists()
+    assert os.listdir(mounted) == []
+
+
+def test_a_web_server_whose_index_leaves_out_names(cache, web):
+    """And one that refuses the index of a directory: what is asked for by its path is read all the same."""
+    web.put("models/a.bin", b"content")
+    web.put("models/secret.bin", b"more")
+    index = b'<html><body><a href="a.bin">a.bin</a></body></html>'
+    rule = web.rule(op="index", key="models/", body=index)
+    mounted = cache.mount(f"{web.endpoint}/", "negative_ttl=100ms", "ttl=100ms")
+    assert os.listdir(mounted / "models") == ["a.bin"]
+    assert (mounted / "models" / "secret.bin").read_bytes() == b"more"
+    assert not (mounted / "models" / "missing").exists()
+    rule.remove()
+    rule = web.rule(op="index", key="models/", status=403)
+
+    def refused():
+        try:
+            os.listdir(mounted / "models")
+            return False
+        except PermissionError:
+            return True
+
+    wait.until(refused, 30, "the refusal")
+    assert (mounted / "models" / "a.bin").read_bytes() == b"content"
+    assert not (mounted / "models" / "missing").exists()
 
 
 # Large directories

@@ -288,6 +288,7 @@ static const struct origin_ops http_ops = {
 	.prepare = prepare,
 	.judge = judge,
 	.ranges_optional = true,
+	.lists_some = true,
 };
 
 int http_open(const struct source *source, struct origin **ret, struct why *why)

@@ -104,6 +104,9 @@ void origin_shutdown(struct origin *origin);
 /* SOURCE in its normal form, without credentials: what people see, and what tells two volumes
  * apart. Lives as long as the origin. */
 const char *origin_source(const struct origin *origin);
+/* False: a listing may lack what can be read all the same, as a web server's index does. Who misses
+ * a name in it asks origin_stat. */
+bool origin_lists_all(const struct origin *origin);
 /* Who asks: access key id or profile, token's subject, "anonymous", "". Never a secret. */
 const char *origin_identity(const struct origin *origin);
 /*
