@@ -246,8 +246,12 @@ static void record_unbacked(struct object *object, struct index_object_record *r
 	log_warn(lost ? "store_file_bad" : "store_file_unreadable",
 		"object=%s version=%s reason=%s", object->name, object->version.text,
 		strerror(-error));
-	atomic_fetch_add(
-		lost ? &cache->counters.checksum_failures : &cache->counters.store_errors, 1);
+	/* A file that is gone was damaged by nobody: its eviction was cut off before the records
+	 * went. */
+	if (error == -EUCLEAN)
+		atomic_fetch_add(&cache->counters.checksum_failures, 1);
+	else if (!lost)
+		atomic_fetch_add(&cache->counters.store_errors, 1);
 	object->pinned_until_ns = record->object.pinned_until_ns;
 	if (!lost || forget_chunks(object, record)) {
 		object->unkept = true;

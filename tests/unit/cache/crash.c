@@ -108,10 +108,12 @@ static void what_is_there_is_right(struct rig *rig)
 		assert_int_equal(read_whole(&handle, MIB), 0);
 		handle_close(&handle);
 	}
-	/* An eviction that was cut off may have left a record without its file. */
+	/* An eviction that was cut off may have left a record without its file. Of an object that is
+	 * there in part, a short last chunk is counted as a whole one. */
 	if (!result.unreadable_objects)
-		assert_int_equal(world_counts(rig->world).get_bytes - before, all - cached);
-	assert_true(rig_stats(rig).checksum_failures <= result.unreadable_objects);
+		assert_in_range(world_counts(rig->world).get_bytes - before, all - cached,
+			all - cached + OBJECTS * MIB);
+	assert_int_equal(rig_stats(rig).checksum_failures, 0);
 }
 
 static void killed_while_it_fills(void **state)

@@ -63,6 +63,9 @@ int rig_tear_down(void **state)
 	struct rig *rig = *state;
 	int r;
 
+	world_release(rig->world);
+	world_release_names(rig->world);
+	tree_free(rig->tree);
 	while (!list_empty(&rig->handles))
 		parts_free(container_of(rig->handles.next, struct open_parts, link));
 	rig_stop(rig);

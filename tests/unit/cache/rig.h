@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fake_origin.h"
+#include "cache/tree.h"
 #include "private.h"
 
 struct rig {
@@ -19,7 +20,9 @@ struct rig {
 	struct world *world;
 	struct origin *origin;
 	struct cache *cache;
-	struct list handles; /* open, for the tear-down of a test that failed */
+	/* For the tear-down of a test that failed: what it left open. */
+	struct list handles;
+	struct tree *tree;
 };
 
 /* cmocka's set-up and tear-down. */

@@ -125,7 +125,14 @@ static struct tree *tree_start(struct rig *rig, uint64_t ttl_ms, uint64_t negati
 	struct tree *tree;
 
 	assert_int_equal(tree_new(rig->cache, rig->origin, &config, &tree), 0);
+	rig->tree = tree;
 	return tree;
+}
+
+static void tree_end(struct rig *rig)
+{
+	tree_free(rig->tree);
+	rig->tree = NULL;
 }
 
 #define FOREVER UINT64_MAX
@@ -168,7 +175,7 @@ static void small_directories_cost_one_list(void **state)
 	assert_int_equal(tree_peek(tree, "a/none", &attr), -ENOENT);
 	assert_int_equal(tree_peek(tree, "a/y/z", &attr), -EAGAIN);
 	assert_int_equal(asked(rig), 3);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void many_at_once_ask_once(void **state)
@@ -194,7 +201,7 @@ static void many_at_once_ask_once(void **state)
 	for (unsigned i = 0; i < 20; i++)
 		listing_unref(lists[i].list.listing);
 	assert_int_equal(asked(rig), 1);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void large_directories_are_asked_by_name(void **state)
@@ -217,7 +224,7 @@ static void large_directories_are_asked_by_name(void **state)
 	assert_int_equal(look(tree, "d/n000100", NULL), 0);
 	assert_int_equal(look(tree, "d/other", NULL), -ENOENT);
 	assert_int_equal(world_counts(rig->world).stats, 2);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void a_huge_directory_is_whole(void **state)
@@ -241,7 +248,7 @@ static void a_huge_directory_is_whole(void **state)
 	}
 	assert_int_equal(world_counts(rig->world).lists, 30);
 	listing_unref(question.list.listing);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void an_error_on_a_page_is_an_error(void **state)
@@ -258,10 +265,10 @@ static void an_error_on_a_page_is_an_error(void **state)
 	assert_int_equal(list_now(tree, "d"), -EACCES);
 	world_fail_names(rig->world, -ENOENT, 1, 1);
 	assert_int_equal(list_now(tree, "d"), -ENOENT);
-	tree_free(tree);
+	tree_end(rig);
 	tree = tree_start(rig, FOREVER, FOREVER);
 	assert_int_equal(list_now(tree, "d"), 450);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void errors_are_not_missing(void **state)
@@ -292,7 +299,7 @@ static void errors_are_not_missing(void **state)
 	assert_int_equal(look(tree, "d/x", NULL), -EACCES);
 	world_fail_names(rig->world, -EIO, 0, 1);
 	assert_int_equal(list_now(tree, "d"), 1);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void ttl_0_asks_each_time(void **state)
@@ -316,7 +323,7 @@ static void ttl_0_asks_each_time(void **state)
 	assert_int_equal(list_now(tree, "d"), 1);
 	world_remove(rig->world, "d/none");
 	assert_int_equal(list_now(tree, "d"), -ENOENT);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 /* "Missing" is believed for its own time, and when that is over the listing from before isn't. */
@@ -334,7 +341,7 @@ static void what_was_removed_stays_removed(void **state)
 	assert_int_equal(look(tree, "d/x", NULL), -ENOENT);
 	world_put(rig->world, "d/x", 7);
 	assert_int_equal(look(tree, "d/x", NULL), 0);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 /* An answer to a question from before a change doesn't hide what a later one said. */
@@ -374,7 +381,7 @@ static void the_later_question_wins(void **state)
 	world_put(rig->world, "d/x", 3);
 	assert_int_equal(look(tree, "d/x", &attr), 0);
 	assert_int_equal(attr.size_bytes, 3);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void forgotten_names_are_asked_again(void **state)
@@ -397,7 +404,7 @@ static void forgotten_names_are_asked_again(void **state)
 	assert_int_equal(attr.size_bytes, 3);
 	assert_int_equal(look(tree, "d/x", &attr), 0);
 	assert_int_equal(attr.size_bytes, 3);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void odd_keys(void **state)
@@ -421,7 +428,7 @@ static void odd_keys(void **state)
 	assert_int_equal(list_now(tree, "d"), 2);
 	tree_stats(tree, &stats);
 	assert_int_equal(stats.hidden_keys, 3);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void names_without_attributes(void **state)
@@ -440,7 +447,7 @@ static void names_without_attributes(void **state)
 	assert_int_equal(look(tree, "d/x", &attr), 0);
 	assert_int_equal(world_counts(rig->world).lists, 1);
 	assert_int_equal(world_counts(rig->world).stats, 1);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void out_of_reach(void **state)
@@ -468,7 +475,7 @@ static void out_of_reach(void **state)
 	world_release_names(rig->world);
 	assert_int_equal(question_wait(&missing), -EIO);
 	assert_int_equal(question_wait(&directory), -EIO);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 /* Who asked before the origin was known to be gone gets the older answer after a while. */
@@ -489,7 +496,7 @@ static void waits_end_when_it_is_out_of_reach(void **state)
 	assert_int_equal(question_wait(&lookup), 0);
 	listing_unref(list.list.listing);
 	world_release_names(rig->world);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void listings_survive_a_restart(void **state)
@@ -499,7 +506,7 @@ static void listings_survive_a_restart(void **state)
 
 	world_put_many(rig->world, "d", 300);
 	assert_int_equal(list_now(tree, "d"), 300);
-	tree_free(tree);
+	tree_end(rig);
 	rig_restart(rig);
 	world_fail_names(rig->world, -EIO, 0, 1000);
 	tree = tree_start(rig, FOREVER, FOREVER);
@@ -507,13 +514,13 @@ static void listings_survive_a_restart(void **state)
 	assert_int_equal(look(tree, "d/none", NULL), -ENOENT);
 	assert_int_equal(list_now(tree, "d"), 300);
 	assert_int_equal(asked(rig), 1);
-	tree_free(tree);
+	tree_end(rig);
 	/* Old, but better than nothing when the origin gives up. */
 	tree = tree_start(rig, 0, 0);
 	assert_int_equal(list_now(tree, "d"), 300);
 	assert_int_equal(look(tree, "d/n000299", NULL), 0);
 	assert_int_equal(look(tree, "d/none", NULL), -EIO);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 static void a_damaged_listing_is_none(void **state)
@@ -527,7 +534,7 @@ static void a_damaged_listing_is_none(void **state)
 
 	world_put_many(rig->world, "d", 300);
 	assert_int_equal(list_now(tree, "d"), 300);
-	tree_free(tree);
+	tree_end(rig);
 	id = hash128_strings((const char *const[]){origin_source(rig->origin),
 				     origin_identity(rig->origin), "d"},
 		3);
@@ -540,7 +547,7 @@ static void a_damaged_listing_is_none(void **state)
 	tree = tree_start(rig, FOREVER, FOREVER);
 	assert_int_equal(list_now(tree, "d"), 300);
 	assert_int_equal(asked(rig), 2);
-	tree_free(tree);
+	tree_end(rig);
 }
 
 /* Lookups, lists and changes from all sides. */
@@ -599,7 +606,7 @@ static void many_visitors(void **state)
 		}
 		for (unsigned i = 0; i < 6; i++)
 			pthread_join(visitors[i].thread, NULL);
-		tree_free(tree);
+		tree_end(rig);
 	}
 }
 
