@@ -44,7 +44,7 @@ struct io_result {
 int io_sequential(const struct io_job *job, struct io_result *result);
 /* job->ops reads of aligned blocks at random: pread(2), or an io_uring when depth > 1. */
 int io_random(const struct io_job *job, struct io_result *result);
-/* Maps the file, closes it, and touches one word of every page. */
+/* Maps the file, anew in each loop, and touches one word of every page. */
 int io_mapped(const struct io_job *job, struct io_result *result);
 /* job->workers threads share one descriptor and pread(2) a slice each. */
 int io_parallel(const struct io_job *job, struct io_result *result);

@@ -32,25 +32,27 @@ static int touch_all(
 	return r;
 }
 
+static int map_once(const struct io_job *job, int fd, uint64_t size_bytes, struct io_result *result)
+{
+	char *map = mmap(NULL, size_bytes, PROT_READ, MAP_SHARED, fd, 0);
+
+	if (map == MAP_FAILED)
+		return -errno;
+	int r = touch_all(job, map, size_bytes, result);
+	munmap(map, size_bytes);
+	return r;
+}
+
 int io_mapped(const struct io_job *job, struct io_result *result)
 {
+	uint64_t size_bytes = 0;
+	int fd = io_open(job, &size_bytes);
 	int r = 0;
 
-	for (unsigned loop = 0; r == 0 && loop < job->loops; loop++) {
-		uint64_t size_bytes = 0;
-		int fd = io_open(job, &size_bytes);
-
-		if (fd < 0)
-			return fd;
-		char *map = mmap(NULL, size_bytes, PROT_READ, MAP_SHARED, fd, 0);
-		if (map == MAP_FAILED) {
-			r = -errno;
-			close(fd);
-			return r;
-		}
-		close(fd);
-		r = touch_all(job, map, size_bytes, result);
-		munmap(map, size_bytes);
-	}
+	if (fd < 0)
+		return fd;
+	for (unsigned loop = 0; r == 0 && loop < job->loops; loop++)
+		r = map_once(job, fd, size_bytes, result);
+	close(fd);
 	return r;
 }
