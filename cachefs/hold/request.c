@@ -52,10 +52,11 @@ static int read_result(int fd, struct why *result)
 		return why_set(result, r ? r : -EPIPE,
 			"the keeper ended the connection without an answer; its log says why");
 	message_close_fds(packet);
-	why_set(result, 0, "%s", packet->payload);
-	if (packet->head.type == HOLD_OK)
-		return 0;
-	return packet->head.error < 0 ? packet->head.error : -EPROTO;
+	r = packet->head.error < 0 ? packet->head.error : -EPROTO;
+	if (packet->head.type != HOLD_OK)
+		return why_set(result, r, "%s", packet->payload);
+	snprintf(result->text, sizeof result->text, "%.512s", packet->payload);
+	return 0;
 }
 
 int hold_upgrade(const char *socket, const char *binary, struct why *result)
