@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-#define LISTING_MAGIC 0x31534c43u /* "CLS1" */
+#define LISTING_MAGIC 0x32534c43u /* "CLS2" */
+#define COOKIE_BITS   62
 
 enum { SLOT_DIR = 1, SLOT_ATTR_KNOWN = 2, SLOT_STRONG = 4 };
 
@@ -29,6 +30,7 @@ struct listing_slot {
 	uint16_t name_size;
 	uint8_t version_size, flags;
 	uint32_t zero;
+	uint64_t cookie;
 };
 
 struct listing {
@@ -36,6 +38,7 @@ struct listing {
 	size_t size;
 	struct listing_head *head; /* owns the block */
 	const struct listing_slot *slots;
+	const uint32_t *order; /* slots by cookie */
 	const char *heap;
 };
 
@@ -119,10 +122,48 @@ static size_t drop_repeated(
 	return kept;
 }
 
+static uint64_t name_cookie(const char *name, size_t size)
+{
+	uint64_t cookie = hash64(name, size) & ((1ull << COOKIE_BITS) - 1);
+
+	return cookie < LISTING_COOKIE_MIN ? LISTING_COOKIE_MIN : cookie;
+}
+
+/* By cookie, then by name, which is the order of the slots. */
+static int cookie_order(const void *a, const void *b, void *slots)
+{
+	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+	const struct listing_slot *all = slots;
+	uint64_t x = all[left].cookie, y = all[right].cookie;
+
+	return x == y ? (left > right) - (left < right) : (x > y) - (x < y);
+}
+
+/* Gives sorted slots their cookies, each its own, and writes down their order. */
+static void give_cookies(
+	struct listing_slot *slots, size_t n, const char *heap, uint32_t *ret_order)
+{
+	uint64_t last = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		slots[i].cookie = name_cookie(heap + slots[i].name, slots[i].name_size);
+		ret_order[i] = (uint32_t)i;
+	}
+	qsort_r(ret_order, n, sizeof *ret_order, cookie_order, slots);
+	for (size_t i = 0; i < n; i++) {
+		struct listing_slot *slot = &slots[ret_order[i]];
+
+		if (slot->cookie <= last)
+			slot->cookie = last + 1;
+		last = slot->cookie;
+	}
+}
+
 static void listing_point(struct listing *listing)
 {
 	listing->slots = (const struct listing_slot *)(listing->head + 1);
-	listing->heap = (const char *)(listing->slots + listing->head->count);
+	listing->order = (const uint32_t *)(listing->slots + listing->head->count);
+	listing->heap = (const char *)(listing->order + listing->head->count);
 }
 
 static uint64_t block_sum(const struct listing *listing)
@@ -147,7 +188,7 @@ int listing_build(struct listing_builder *builder, struct listing **ret)
 		qsort_r(slots, n, sizeof *slots, slot_order, builder->heap.bytes);
 		n = drop_repeated(slots, n, builder->heap.bytes, &hidden);
 	}
-	slots_size = n * sizeof *slots;
+	slots_size = n * (sizeof *slots + sizeof(uint32_t));
 	listing = calloc(1, sizeof *listing);
 	head = malloc(sizeof *head + slots_size + builder->heap.size);
 	if (!listing || !head) {
@@ -165,7 +206,10 @@ int listing_build(struct listing_builder *builder, struct listing **ret)
 		.heap_size = builder->heap.size,
 	};
 	if (n) {
-		memcpy(head + 1, slots, slots_size);
+		char *order = (char *)(head + 1) + n * sizeof *slots;
+
+		give_cookies(slots, n, builder->heap.bytes, (uint32_t *)(void *)order);
+		memcpy(head + 1, slots, n * sizeof *slots);
 		memcpy((char *)(head + 1) + slots_size, builder->heap.bytes, builder->heap.size);
 	}
 	listing_point(listing);
@@ -183,7 +227,7 @@ static bool block_sound(const struct listing *listing)
 
 	if (listing->size < sizeof *head || head->magic != LISTING_MAGIC)
 		return false;
-	slots_size = (uint64_t)head->count * sizeof(struct listing_slot);
+	slots_size = (uint64_t)head->count * (sizeof(struct listing_slot) + sizeof(uint32_t));
 	return listing->size - sizeof *head >= slots_size &&
 	       listing->size - sizeof *head - slots_size == head->heap_size &&
 	       head->sum == block_sum(listing);
@@ -252,6 +296,28 @@ void listing_get(const struct listing *listing, size_t i, struct listing_entry *
 		.attr_known = slot->flags & SLOT_ATTR_KNOWN,
 	};
 	memcpy(ret->attr.version.text, listing->heap + slot->version, slot->version_size);
+}
+
+size_t listing_rank_after(const struct listing *listing, uint64_t cookie)
+{
+	size_t from = 0, to = listing->head->count;
+
+	while (from < to) {
+		size_t middle = from + (to - from) / 2;
+
+		if (listing->slots[listing->order[middle]].cookie > cookie)
+			to = middle;
+		else
+			from = middle + 1;
+	}
+	return from;
+}
+
+void listing_place(const struct listing *listing, size_t rank, struct listing_place *ret)
+{
+	check(rank < listing->head->count);
+	ret->entry = listing->order[rank];
+	ret->cookie = listing->slots[ret->entry].cookie;
 }
 
 bool listing_find(const struct listing *listing, const char *name, size_t name_size,

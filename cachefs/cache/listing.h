@@ -1,7 +1,8 @@
 /*
  * listing: all names of one directory in one block of memory, which is also what the index keeps.
  *
- *     struct listing_head | struct listing_slot[count], sorted by name | heap: names and versions, each with its NUL
+ *     struct listing_head | struct listing_slot[count], sorted by name | uint32_t[count]: the slots in the order of their cookies |
+ *     heap: names and versions, each with its NUL
  *
  * The block is in the host's byte order and is checked as a whole when it comes from the index: what is damaged is as good as absent.
  */

@@ -72,6 +72,20 @@ struct listing *listing_ref(struct listing *listing);
 void listing_unref(struct listing *listing);
 size_t listing_count(const struct listing *listing);
 void listing_get(const struct listing *listing, size_t i, struct listing_entry *ret);
+/*
+ * The order in which a directory is read: by cookie, a number that depends on the name alone (but
+ * that a name whose number is taken gets the next). So a place in one listing means the same in
+ * another of the directory, also in another life of the daemon: what both have comes once.
+ * LISTING_COOKIE_MIN <= cookie <= INT64_MAX.
+ */
+#define LISTING_COOKIE_MIN 3
+struct listing_place {
+	size_t entry; /* for listing_get */
+	uint64_t cookie;
+};
+/* The rank of the first entry with a cookie above this one; listing_count() if there is none. */
+size_t listing_rank_after(const struct listing *listing, uint64_t cookie);
+void listing_place(const struct listing *listing, size_t rank, struct listing_place *ret);
 
 struct tree_stats {
 	uint64_t hits, misses; /* lookups and lists answered from memory or index; and after asking
