@@ -18,6 +18,7 @@
 #include "fs/options.h"
 #include "parked.h"
 #include "session.h"
+#include "sweep.h"
 
 #define FS_MAX_NODES   (512u * 1024)
 #define FS_MAX_HANDLES (128u * 1024)
@@ -31,6 +32,7 @@ struct fs_config {
 	const struct volume_options *options;
 	const struct device_calls *calls;
 	bool passthrough;       /* the kernel may have it */
+	bool forgo_resend;      /* as if the kernel had no FUSE_NOTIFY_RESEND */
 	unsigned backing_depth; /* file systems stacked below a raw file's: 0, on overlayfs 1 */
 	uint32_t max_nodes, max_handles; /* 0: FS_MAX_… */
 };
@@ -46,19 +48,30 @@ struct fs {
 	struct handles handles;
 	struct parking parking;
 	struct session *session;
+	struct sweeper sweeper;
 	struct fs_counters counters;
 	_Atomic bool passthrough; /* negotiated, and no BACKING_OPEN was refused for good */
-	uint64_t init_flags;      /* what the kernel offered; set by INIT */
 };
 
 /* Owns device from now on, also on failure. 0 or -errno. */
 int fs_new(const struct fs_config *config, int device, struct fs **ret);
-/* Answers INIT and starts the threads. 0 or -errno. */
-int fs_start(struct fs *fs);
-/* Returns when the device has ended and every parked request is answered. */
+/* What another daemon served, who must have ended or stopped. Owns device and table (a memfd), also
+ * on failure. 0 or -errno with why. */
+int fs_resume(
+	const struct fs_config *config, int device, int table, struct fs **ret, struct why *why);
+/* Answers INIT, or takes over from the one who did, and starts the threads. 0 or -errno with why. */
+int fs_start(struct fs *fs, struct why *why);
+/* Returns when the threads have ended: with the device, or by fs_stop. */
 void fs_wait(struct fs *fs);
-/* After fs_wait, or if fs_start failed. */
+/*
+ * For a hand-over: when this returns, no request is read any more, no reply will be written, and the
+ * table stays as it is. Requests that wait are left to the successor.
+ */
+void fs_stop(struct fs *fs);
+bool fs_is_stopped(const struct fs *fs);
+/* After fs_wait, or if fs_start failed. Returns when everything that was parked has ended. */
 void fs_free(struct fs *fs);
+int fs_table_fd(const struct fs *fs);
 
 extern const struct fuse_lowlevel_ops fs_ops;
 
@@ -71,6 +84,8 @@ void fs_stat(const struct fs *fs, const struct origin_attr *attr, uint64_t ino, 
 void fs_stat_node(const struct fs *fs, const struct node *node, struct stat *ret);
 /* When something that is fresh for fresh_ms from now ends to be so. */
 uint64_t fs_fresh_until(uint64_t fresh_ms);
+/* One handle less of the node, and its backing id closed if that was the last one. */
+void fs_unclaim(struct fs *fs, struct node *node, enum table_mode mode);
 /* How long the kernel may keep a name; 0 with strict. */
 double fs_entry_seconds(const struct fs *fs, uint64_t fresh_ms);
 

@@ -8,16 +8,11 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-
-struct name_key {
-	const struct nodes *nodes;
-	const struct node_name *name;
-	enum origin_kind kind;
-};
+#include "nodes_private.h"
 
 /* A file and a directory may have had the same name one after the other: the kind is part of the
  * key, so that the directory's node is found again. */
-static uint64_t name_hash(const struct name_key *key)
+uint64_t nodes_name_hash(const struct name_key *key)
 {
 	uint64_t ino_and_kind = key->name->ino << 1 | key->kind;
 
@@ -35,16 +30,26 @@ static bool name_equal(const struct map_node *at, const void *arg)
 	       !memcmp(table_name(key->nodes->table, node->record), name->name, name->name_size);
 }
 
-static struct node *find_name(struct nodes *nodes, const struct name_key *key)
+struct node *nodes_find_name(struct nodes *nodes, const struct name_key *key)
 {
-	struct map_node *at = map_find(&nodes->names, name_hash(key), name_equal, key);
+	struct map_node *at = map_find(&nodes->names, nodes_name_hash(key), name_equal, key);
 
 	return at ? container_of(at, struct node, by_name) : NULL;
 }
 
-static void put_slot(struct nodes *nodes, struct node *node)
+void nodes_put_slot(struct nodes *nodes, struct node *node)
 {
 	nodes->slots[node->id & TABLE_SLOT_MASK] = node;
+}
+
+uint64_t node_lookups(const struct node *node)
+{
+	return atomic_load_explicit(&node->record->lookups, memory_order_relaxed);
+}
+
+void node_set_lookups(struct node *node, uint64_t n)
+{
+	atomic_store_explicit(&node->record->lookups, n, memory_order_release);
 }
 
 static int make_root(struct nodes *nodes, int64_t mtime_ns)
@@ -59,9 +64,9 @@ static int make_root(struct nodes *nodes, int64_t mtime_ns)
 	r = table_add_node(nodes->table, &key, &root->record);
 	check(!r && root->record->id == TABLE_ROOT_ID);
 	root->id = root->ino = TABLE_ROOT_ID;
-	root->lookups = 1;
+	node_set_lookups(root, 1);
 	nodes->root = root;
-	put_slot(nodes, root);
+	nodes_put_slot(nodes, root);
 	return 0;
 }
 
@@ -93,7 +98,7 @@ void nodes_free(struct nodes *nodes)
 	lock_destroy(&nodes->lock);
 }
 
-static struct node *find_id(struct nodes *nodes, uint64_t id)
+struct node *nodes_find_id(struct nodes *nodes, uint64_t id)
 {
 	uint64_t slot = id & TABLE_SLOT_MASK;
 	struct node *node = slot < table_max_nodes(nodes->table) ? nodes->slots[slot] : NULL;
@@ -106,7 +111,7 @@ struct node *nodes_get(struct nodes *nodes, uint64_t id)
 	struct node *node;
 
 	lock_take(&nodes->lock);
-	node = find_id(nodes, id);
+	node = nodes_find_id(nodes, id);
 	if (node)
 		node->refs++;
 	lock_drop(&nodes->lock);
@@ -120,19 +125,20 @@ void node_ref(struct nodes *nodes, struct node *node)
 	lock_drop(&nodes->lock);
 }
 
-static void supersede(struct nodes *nodes, struct node *node)
+void node_supersede(struct nodes *nodes, struct node *node)
 {
-	if (node_is_superseded(node))
+	if (nodes->frozen || node_is_superseded(node))
 		return;
 	map_remove(&nodes->names, &node->by_name);
 	atomic_store_explicit(&node->record->superseded, 1, memory_order_release);
 }
 
-static void free_if_unused(struct nodes *nodes, struct node *node)
+void nodes_free_if_unused(struct nodes *nodes, struct node *node)
 {
-	if (node->lookups || node->refs || node_is_directory(node))
+	if (nodes->frozen || node_lookups(node) || node->refs || node_is_directory(node))
 		return;
 	check(!node->n_cached && !node->n_passthrough);
+	nodes->n_doubtful -= node->doubtful;
 	if (!node_is_superseded(node))
 		map_remove(&nodes->names, &node->by_name);
 	nodes->slots[node->id & TABLE_SLOT_MASK] = NULL;
@@ -147,7 +153,7 @@ void node_put(struct nodes *nodes, struct node *node)
 	lock_take(&nodes->lock);
 	check(node->refs > 0);
 	node->refs--;
-	free_if_unused(nodes, node);
+	nodes_free_if_unused(nodes, node);
 	lock_drop(&nodes->lock);
 }
 
@@ -181,8 +187,8 @@ static int make_node(struct nodes *nodes, const struct name_key *key,
 	node->id = node->record->id;
 	node->ino = name->ino;
 	node->parent = name->parent;
-	put_slot(nodes, node);
-	map_insert(&nodes->names, &node->by_name, name_hash(key));
+	nodes_put_slot(nodes, node);
+	map_insert(&nodes->names, &node->by_name, nodes_name_hash(key));
 	*ret = node;
 	return 0;
 }
@@ -195,7 +201,7 @@ static bool is_same(struct nodes *nodes, const struct node *node, const struct o
 static int get_or_make(struct nodes *nodes, const struct name_key *key,
 	const struct origin_attr *attr, struct node **ret)
 {
-	struct node *known = find_name(nodes, key);
+	struct node *known = nodes_find_name(nodes, key);
 	int r;
 
 	if (known && is_same(nodes, known, attr)) {
@@ -203,10 +209,10 @@ static int get_or_make(struct nodes *nodes, const struct name_key *key,
 		return 0;
 	}
 	if (known)
-		supersede(nodes, known);
+		node_supersede(nodes, known);
 	r = make_node(nodes, key, attr, ret);
 	if (known)
-		free_if_unused(nodes, known);
+		nodes_free_if_unused(nodes, known);
 	return r;
 }
 
@@ -222,7 +228,8 @@ int nodes_lookup(struct nodes *nodes, const struct node_name *name, const struct
 	lock_take(&nodes->lock);
 	r = get_or_make(nodes, &key, attr, &node);
 	if (!r) {
-		node->lookups++;
+		node_set_lookups(node, node_lookups(node) + 1);
+		node->n_told++;
 		node->refs++;
 		node->fresh_until_ns = fresh_until_ns;
 		*ret = node;
@@ -231,15 +238,27 @@ int nodes_lookup(struct nodes *nodes, const struct node_name *name, const struct
 	return r;
 }
 
+void node_doubt(struct nodes *nodes, struct node *node)
+{
+	if (node->doubtful || node_is_directory(node))
+		return;
+	node->doubtful = true;
+	nodes->n_doubtful++;
+}
+
 void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t n)
 {
 	struct node *node;
 
 	lock_take(&nodes->lock);
-	node = find_id(nodes, id);
+	node = nodes->frozen ? NULL : nodes_find_id(nodes, id);
 	if (node) {
-		node->lookups -= n < node->lookups ? n : node->lookups;
-		free_if_unused(nodes, node);
+		node_set_lookups(node,
+			node_lookups(node) - (n < node_lookups(node) ? n : node_lookups(node)));
+		/* The kernel forgets all at once, as a rule: what is left was counted twice. */
+		if (node_lookups(node) && node->restored)
+			node_doubt(nodes, node);
+		nodes_free_if_unused(nodes, node);
 	}
 	lock_drop(&nodes->lock);
 }
@@ -263,7 +282,7 @@ void nodes_supersede(struct nodes *nodes, struct node *node)
 {
 	check(!node_is_directory(node));
 	lock_take(&nodes->lock);
-	supersede(nodes, node);
+	node_supersede(nodes, node);
 	lock_drop(&nodes->lock);
 }
 
@@ -343,56 +362,4 @@ double node_fresh_seconds(struct nodes *nodes, const struct node *node)
 	until = node->fresh_until_ns;
 	lock_drop(&nodes->lock);
 	return until > now ? (double)(until - now) / (double)NS_PER_SEC : 0;
-}
-
-static enum claim claim_cached(struct node *node, int *ret_backing_id)
-{
-	node->n_cached++;
-	*ret_backing_id = 0;
-	return CLAIM_CACHED;
-}
-
-static enum claim claim(
-	struct nodes *nodes, struct node *node, bool warm, int backing_id, int *ret_backing_id)
-{
-	if (!node->n_passthrough) {
-		if (node->n_cached && warm && !node_is_superseded(node)) {
-			supersede(nodes, node);
-			return CLAIM_STALE;
-		}
-		if (node->n_cached || !warm)
-			return claim_cached(node, ret_backing_id);
-		if (!backing_id)
-			return CLAIM_NEEDS_BACKING;
-		atomic_store_explicit(&node->record->backing_id, backing_id, memory_order_release);
-	}
-	node->n_passthrough++;
-	*ret_backing_id = atomic_load_explicit(&node->record->backing_id, memory_order_relaxed);
-	return CLAIM_PASSTHROUGH;
-}
-
-enum claim node_claim(
-	struct nodes *nodes, struct node *node, bool warm, int backing_id, int *ret_backing_id)
-{
-	enum claim result;
-
-	lock_take(&nodes->lock);
-	result = claim(nodes, node, warm, backing_id, ret_backing_id);
-	check(!node->n_cached || !node->n_passthrough);
-	lock_drop(&nodes->lock);
-	return result;
-}
-
-int node_unclaim(struct nodes *nodes, struct node *node, enum table_mode mode)
-{
-	unsigned *count = mode == TABLE_PASSTHROUGH ? &node->n_passthrough : &node->n_cached;
-	int to_close = 0;
-
-	lock_take(&nodes->lock);
-	check(*count > 0);
-	--*count;
-	if (mode == TABLE_PASSTHROUGH && !*count)
-		to_close = atomic_exchange(&node->record->backing_id, 0);
-	lock_drop(&nodes->lock);
-	return to_close;
 }

@@ -26,11 +26,13 @@ struct node {
 	struct table_node *record;
 	struct map_node by_name; /* in nodes->names unless superseded */
 	/* nodes->lock from here */
-	uint64_t lookups; /* as the kernel counts them; a hint after a take-over */
 	uint64_t fresh_until_ns;
+	uint32_t n_told;                  /* how often it was looked up, in this life; may wrap */
 	unsigned refs;                    /* handles and requests */
 	unsigned n_cached, n_passthrough; /* handles, also those about to be told of */
 	bool suspect;                     /* a read met another version: the next open asks again */
+	bool restored; /* a predecessor's: its lookups may be more than the kernel's */
+	bool doubtful; /* restored, and perhaps not known to the kernel any more */
 };
 
 struct nodes {
@@ -39,11 +41,22 @@ struct nodes {
 	struct map names;
 	struct node **slots; /* by the low bits of an id */
 	struct node *root;
-	bool full; /* said so in the log */
+	uint32_t n_doubtful;
+	bool full;   /* said so in the log */
+	bool frozen; /* the table is a successor's now: nothing is written to it any more */
 };
 
 /* mtime of every directory. 0 or -errno. */
 int nodes_init(struct nodes *nodes, struct table *table, int64_t mtime_ns);
+/* The nodes of an adopted table. 0, -ENOMEM, -EUCLEAN with why. */
+int nodes_restore(struct nodes *nodes, struct table *table, struct why *why);
+/* After their handles were restored: frees what the kernel surely doesn't know, and gives up the
+ * backing ids that nothing uses (table_closing_take). -EUCLEAN with why. */
+int nodes_settle(struct nodes *nodes, struct why *why);
+/* Those that nodes have, malloc'ed. 0 or -ENOMEM. */
+int nodes_backing_ids(struct nodes *nodes, int **ret, size_t *ret_count);
+/* From now on the table stays as it is. */
+void nodes_freeze(struct nodes *nodes);
 /* Whatever is left is freed; no handle or request may exist. */
 void nodes_free(struct nodes *nodes);
 
@@ -107,7 +120,22 @@ enum claim {
  */
 enum claim node_claim(
 	struct nodes *nodes, struct node *node, bool warm, int backing_id, int *ret_backing_id);
-/* One handle less. Returns the backing id to close now, 0 for none. */
+/* One handle less. Returns the backing id to close now, 0 for none; table_closing_end after that. */
 int node_unclaim(struct nodes *nodes, struct node *node, enum table_mode mode);
+/* The id that the node's passthrough handles have. */
+int node_backing_id(const struct node *node);
+
+/* --- nodes that the kernel may have forgotten while nobody listened --- */
+
+struct doubt {
+	uint64_t id;
+	uint32_t n_told;
+};
+/* Up to max files that are doubtful and not in use now; they are doubted no more. *at is 0 at first.
+ * Returns how many, 0: no more. */
+size_t nodes_pick_doubtful(struct nodes *nodes, uint32_t *at, struct doubt *ret, size_t max);
+/* The kernel said, after the pick, that it doesn't know the node. Returns it with a reference,
+ * without lookups, for its handles to be dropped; NULL if it was told of meanwhile. */
+struct node *nodes_take_unknown(struct nodes *nodes, const struct doubt *doubt);
 
 #endif

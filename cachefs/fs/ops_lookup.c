@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crash.h"
 #include "base/list.h"
 #include "fs.h"
 
@@ -53,10 +54,11 @@ static void reply_found(struct lookup *lookup)
 	}
 	entry.ino = node->id;
 	fs_stat_node(fs, node, &entry.attr);
-	node_put(&fs->nodes, node);
+	crash_point("after_table");
 	/* Nobody to tell: nobody will forget it. */
 	if (fuse_reply_entry(lookup->parked.req, &entry) < 0)
 		nodes_forget(&fs->nodes, entry.ino, 1);
+	node_put(&fs->nodes, node);
 }
 
 static void done(struct tree_lookup *tree, int error)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crash.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "fs.h"
@@ -12,6 +13,7 @@ struct open_request {
 	struct fs *fs;
 	struct node *node; /* one reference */
 	char *path;
+	uint64_t fh;
 	struct fuse_file_info info;
 	struct tree_lookup tree; /* strict */
 	struct object_open open;
@@ -25,8 +27,7 @@ static void end(struct open_request *request)
 	free(request);
 }
 
-/* One handle less of the node, and its backing id if that was the last one. */
-static void unclaim(struct fs *fs, struct node *node, enum table_mode mode)
+void fs_unclaim(struct fs *fs, struct node *node, enum table_mode mode)
 {
 	int backing_id = node_unclaim(&fs->nodes, node, mode);
 
@@ -40,7 +41,7 @@ static void release(struct fs *fs, uint64_t fh, uint64_t ino)
 
 	if (!handle)
 		return;
-	unclaim(fs, handle->node, handle->mode);
+	fs_unclaim(fs, handle->node, handle->mode);
 	handle_put(&fs->handles, handle);
 }
 
@@ -92,8 +93,28 @@ static void reply_stale(struct fs *fs, fuse_req_t req)
 	fuse_reply_err(req, ESTALE);
 }
 
+static void fill_info(
+	struct fuse_file_info *info, uint64_t fh, enum table_mode mode, int backing_id)
+{
+	info->fh = fh;
+	/* Nothing to flush; and a process killed in a flush would wait for it. */
+	info->noflush = 1;
+	if (mode == TABLE_PASSTHROUGH)
+		info->backing_id = backing_id;
+	else
+		info->keep_cache = 1; /* a node's pages are of its one version */
+}
+
+/* Nobody to tell: no RELEASE will come. */
+static void reply(struct fs *fs, fuse_req_t req, const struct fuse_file_info *info, uint64_t ino)
+{
+	if (fuse_reply_open(req, info) < 0)
+		release(fs, info->fh, ino);
+}
+
 /* The mode is claimed: makes the handle and answers. Takes over the reference of object. */
-static void reply_opened(struct open_request *request, enum table_mode mode, struct object *object)
+static void reply_opened(
+	struct open_request *request, enum table_mode mode, int backing_id, struct object *object)
 {
 	struct fs *fs = request->fs;
 	struct node *node = request->node;
@@ -102,19 +123,18 @@ static void reply_opened(struct open_request *request, enum table_mode mode, str
 
 	node_ref(&fs->nodes, node);
 	handle = handle_new(&fs->handles, node, mode, object, NULL);
-	r = handle ? handles_add(&fs->handles, handle, (uint32_t)request->info.flags) : -ENOMEM;
-	if (!r)
-		request->info.fh = handle->fh;
+	r = handle ? handles_add(&fs->handles, handle, request->fh, (uint32_t)request->info.flags)
+		   : -ENOMEM;
 	handle_put(&fs->handles, handle);
 	if (r) {
-		unclaim(fs, node, mode);
+		fs_unclaim(fs, node, mode);
 		fuse_reply_err(request->parked.req, -r);
 		return;
 	}
 	count_open(fs, mode);
-	/* Nobody to tell: no RELEASE will come. */
-	if (fuse_reply_open(request->parked.req, &request->info) < 0)
-		release(fs, request->info.fh, node->id);
+	fill_info(&request->info, request->fh, mode, backing_id);
+	crash_point("after_table");
+	reply(fs, request->parked.req, &request->info, node->id);
 }
 
 static void finish(struct open_request *request, struct object *object)
@@ -127,14 +147,8 @@ static void finish(struct open_request *request, struct object *object)
 		reply_stale(request->fs, request->parked.req);
 		return;
 	}
-	/* Nothing to flush; and a process killed in a flush would wait for it. */
-	request->info.noflush = 1;
-	if (claim == CLAIM_PASSTHROUGH)
-		request->info.backing_id = backing_id;
-	else
-		request->info.keep_cache = 1; /* a node's pages are of its one version */
-	reply_opened(
-		request, claim == CLAIM_PASSTHROUGH ? TABLE_PASSTHROUGH : TABLE_CACHED, object);
+	reply_opened(request, claim == CLAIM_PASSTHROUGH ? TABLE_PASSTHROUGH : TABLE_CACHED,
+		backing_id, object);
 }
 
 static void opened(struct object_open *open, int error)
@@ -259,17 +273,37 @@ static int prepare(
 	request->fs = fs;
 	request->node = node;
 	request->info = *info;
+	request->fh = session_unique();
 	*ret = request;
 	return 0;
+}
+
+/* A predecessor made the handle and perhaps answered: the kernel gets the same once more. */
+static bool answer_again(
+	struct fs *fs, fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *info)
+{
+	struct handle *handle =
+		session_is_resent() ? handles_get(&fs->handles, session_unique(), ino) : NULL;
+	struct fuse_file_info again = *info;
+
+	if (!handle)
+		return false;
+	fill_info(&again, handle->fh, handle->mode, node_backing_id(handle->node));
+	reply(fs, req, &again, ino);
+	handle_put(&fs->handles, handle);
+	return true;
 }
 
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	struct fs *fs = fs_of(req);
 	struct open_request *request;
-	int r = prepare(fs, ino, info, &request);
+	int r;
 
 	atomic_fetch_add_explicit(&fs->counters.opens, 1, memory_order_relaxed);
+	if (answer_again(fs, req, ino, info))
+		return;
+	r = prepare(fs, ino, info, &request);
 	if (r)
 		fuse_reply_err(req, -r);
 	else

@@ -76,7 +76,8 @@ static int get_reader(struct fs *fs, struct handle *handle, struct reader **ret)
 	r = node_path(&fs->nodes, handle->node, NULL, 0, &path);
 	if (r)
 		return r;
-	r = reader_new(handle->object, fs->config.origin, path, fs->config.account, &made);
+	r = reader_new(
+		atomic_load(&handle->object), fs->config.origin, path, fs->config.account, &made);
 	free(path);
 	if (r)
 		return r;
@@ -110,15 +111,21 @@ static void opened(struct object_open *open, int error)
 		fail(request, error);
 		return;
 	}
-	request->handle = handle_new(&request->fs->handles, node, TABLE_CACHED, open->object, NULL);
+	if (request->handle) {
+		handle_give_object(request->handle, open->object);
+		node_put(&request->fs->nodes, node);
+	} else {
+		request->handle =
+			handle_new(&request->fs->handles, node, TABLE_CACHED, open->object, NULL);
+	}
 	if (request->handle)
 		start(request);
 	else
 		fail(request, -ENOMEM);
 }
 
-/* A handle that a daemon before this one gave out: its node tells what to read. Takes over the
- * node's reference. */
+/* By a handle that a daemon before this one gave out, or by none: the node tells what to read. Takes
+ * over the node's reference. */
 static int start_by_node(struct read_request *request, fuse_req_t req, struct node *node)
 {
 	struct fs *fs = request->fs;
@@ -138,45 +145,46 @@ static int start_by_node(struct read_request *request, fuse_req_t req, struct no
 	return 0;
 }
 
-/* 0: the read owns the request. */
-static int begin(
-	struct fs *fs, fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, uint64_t fh)
+/* 0: the read owns the FUSE request. */
+static int begin(struct read_request *request, fuse_req_t req, fuse_ino_t ino, uint64_t fh)
 {
-	struct read_request *request = calloc(1, sizeof *request);
+	struct fs *fs = request->fs;
 	struct node *node;
 	int r;
 
-	if (!request)
-		return -ENOMEM;
-	request->fs = fs;
-	request->read.offset = (uint64_t)offset;
-	request->read.size_bytes = size < OBJECT_READ_MAX ? (uint32_t)size : OBJECT_READ_MAX;
 	request->handle = handles_get(&fs->handles, fh, ino);
-	if (request->handle && request->handle->object) {
+	if (request->handle && atomic_load(&request->handle->object)) {
 		parked_begin(&fs->parking, &request->parked, req);
 		start(request);
 		return 0;
 	}
-	handle_put(&fs->handles, request->handle);
-	request->handle = NULL;
 	node = nodes_get(&fs->nodes, ino);
 	r = !node ? -ESTALE : node_is_directory(node) ? -EISDIR : 0;
 	if (!r)
 		r = start_by_node(request, req, node);
-	if (r) {
+	if (r)
 		node_put(&fs->nodes, node);
-		free(request);
-	}
 	return r;
 }
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *info)
 {
 	struct fs *fs = fs_of(req);
-	int r;
+	struct read_request *request = calloc(1, sizeof *request);
+	int r = -ENOMEM;
 
 	atomic_fetch_add_explicit(&fs->counters.reads, 1, memory_order_relaxed);
-	r = begin(fs, req, ino, size, offset, info->fh);
-	if (r)
-		fuse_reply_err(req, -r);
+	if (request) {
+		request->fs = fs;
+		request->read.offset = (uint64_t)offset;
+		request->read.size_bytes =
+			size < OBJECT_READ_MAX ? (uint32_t)size : OBJECT_READ_MAX;
+		r = begin(request, req, ino, info->fh);
+	}
+	if (!r)
+		return;
+	if (request)
+		handle_put(&fs->handles, request->handle);
+	free(request);
+	fuse_reply_err(req, -r);
 }

@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/list.h"
 #include "fs.h"
 
 #define REPLY_MAX (256u << 10)
-/* The offset after "." is 1, after ".." 2, after the listing's entry i it is i + 3. */
-#define FIRST_ENTRY 2
+/* The offset after an entry is its cookie: of "." 1, of ".." 2, of others the listing's. */
+#define COOKIE_DOTDOT 2
 
 /* One answer to READDIR or READDIRPLUS, as it grows. */
 struct page {
@@ -23,7 +24,7 @@ struct page {
 	bool plus;
 	char *bytes;
 	size_t size, used;
-	uint64_t *told; /* nodes whose lookups this answer counts */
+	struct node **told; /* whose lookups this answer counts; a reference of each */
 	size_t n_told;
 };
 
@@ -90,17 +91,18 @@ static void make_node(struct page *page, const struct listing_entry *entry, uint
 	ret->ino = node->id;
 	ret->attr_timeout = ret->entry_timeout = page->seconds;
 	fs_stat_node(page->fs, node, &ret->attr);
-	node_put(nodes, node);
-	page->told[page->n_told++] = ret->ino;
+	page->told[page->n_told++] = node;
 }
 
-static bool add_entry(struct page *page, off_t offset)
+static bool add_entry(struct page *page, size_t rank)
 {
+	struct listing_place place;
 	struct fuse_entry_param entry = {0};
 	struct listing_entry listed;
 	uint64_t ino;
 
-	listing_get(page->listing, (size_t)(offset - FIRST_ENTRY), &listed);
+	listing_place(page->listing, rank, &place);
+	listing_get(page->listing, place.entry, &listed);
 	if (listed.name_size > TABLE_NAME_MAX)
 		return true;
 	if (!fits(page, listed.name))
@@ -109,25 +111,33 @@ static bool add_entry(struct page *page, off_t offset)
 	fs_stat(page->fs, &listed.attr, ino, &entry.attr);
 	if (page->plus)
 		make_node(page, &listed, ino, &entry);
-	add(page, listed.name, &entry, offset + 1);
+	add(page, listed.name, &entry, (off_t)place.cookie);
 	return true;
 }
 
 static void fill(struct page *page, off_t offset)
 {
-	off_t end = FIRST_ENTRY + (off_t)listing_count(page->listing);
+	size_t rank, count = listing_count(page->listing);
 
 	if (offset < 0)
 		return;
-	while (offset < end &&
-		(offset < FIRST_ENTRY ? add_dots(page, offset) : add_entry(page, offset)))
-		offset++;
+	for (; offset < COOKIE_DOTDOT; offset++) {
+		if (!add_dots(page, offset))
+			return;
+	}
+	rank = listing_rank_after(page->listing, (uint64_t)offset);
+	while (rank < count && add_entry(page, rank))
+		rank++;
 }
 
-static void forget_told(struct page *page)
+static void end_told(struct page *page, bool answered)
 {
-	for (size_t i = 0; i < page->n_told; i++)
-		nodes_forget(&page->fs->nodes, page->told[i], 1);
+	for (size_t i = 0; i < page->n_told; i++) {
+		/* Nobody to tell: nobody will forget it. */
+		if (!answered)
+			nodes_forget(&page->fs->nodes, page->told[i]->id, 1);
+		node_put(&page->fs->nodes, page->told[i]);
+	}
 }
 
 static void reply_page(struct page *page, size_t size, off_t offset)
@@ -146,8 +156,8 @@ static void reply_page(struct page *page, size_t size, off_t offset)
 		    : -ENOMEM;
 	if (!r) {
 		fill(page, offset);
-		if (fuse_reply_buf(page->req, page->bytes, page->used) < 0)
-			forget_told(page);
+		crash_point("after_table");
+		end_told(page, fuse_reply_buf(page->req, page->bytes, page->used) >= 0);
 	} else {
 		fuse_reply_err(page->req, -r);
 	}
@@ -164,6 +174,7 @@ struct list_request {
 	struct tree_list list;
 	char *path;
 	struct fuse_file_info info;
+	uint64_t fh;
 	bool opening, plus;
 	size_t size;
 	off_t offset;
@@ -185,11 +196,12 @@ static void reply_opened(struct list_request *request)
 	node_ref(&fs->nodes, request->node);
 	handle = handle_new(&fs->handles, request->node, TABLE_DIRECTORY, NULL,
 		listing_ref(request->list.listing));
-	r = handle ? handles_add(&fs->handles, handle, (uint32_t)request->info.flags) : -ENOMEM;
-	if (!r) {
+	if (handle)
 		handle->fresh_until_ns = fs_fresh_until(request->list.fresh_ms);
-		request->info.fh = handle->fh;
-	}
+	r = handle ? handles_add(&fs->handles, handle, request->fh, (uint32_t)request->info.flags)
+		   : -ENOMEM;
+	request->info.fh = request->fh;
+	crash_point("after_table");
 	handle_put(&fs->handles, handle);
 	if (r)
 		fuse_reply_err(request->parked.req, -r);
@@ -252,16 +264,38 @@ static int start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, struct list_requ
 	return 0;
 }
 
+/* A predecessor made the handle and perhaps answered: the kernel gets the same once more. */
+static bool answer_again(
+	struct fs *fs, fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *info)
+{
+	struct handle *handle =
+		session_is_resent() ? handles_get(&fs->handles, session_unique(), ino) : NULL;
+	struct fuse_file_info again = *info;
+
+	if (!handle)
+		return false;
+	again.fh = handle->fh;
+	if (fuse_reply_open(req, &again) < 0)
+		release(fs, again.fh, ino);
+	handle_put(&fs->handles, handle);
+	return true;
+}
+
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	struct list_request *request = calloc(1, sizeof *request);
+	struct fs *fs = fs_of(req);
+	struct list_request *request;
 	int r;
 
+	if (answer_again(fs, req, ino, info))
+		return;
+	request = calloc(1, sizeof *request);
 	if (request) {
 		request->opening = true;
+		request->fh = session_unique();
 		request->info = *info;
 	}
-	r = start(fs_of(req), req, ino, request);
+	r = start(fs, req, ino, request);
 	if (r)
 		fuse_reply_err(req, -r);
 }

@@ -73,26 +73,40 @@ void parked_begin(struct parking *parking, struct parked *parked, fuse_req_t req
 	lock_drop(&parking->lock);
 }
 
+/* The caller answers it, and counts so until then. */
 static bool take(struct parked *parked)
 {
-	bool mine = parked->state != PARKED_ANSWERED;
+	struct parking *parking = parked->parking;
+	bool mine = parked->state != PARKED_ANSWERED && !parking->abandoned;
 
-	check(lock_held(&parked->parking->lock));
+	check(lock_held(&parking->lock));
 	parked->state = PARKED_ANSWERED;
 	list_remove(&parked->link);
+	parking->answering += mine;
 	return mine;
+}
+
+static void answered(struct parking *parking)
+{
+	check(lock_held(&parking->lock) && parking->answering);
+	if (!--parking->answering)
+		cond_broadcast(&parking->changed);
 }
 
 bool parked_claim(struct parked *parked)
 {
-	bool mine;
+	bool mine, left;
 
 	lock_take(&parked->parking->lock);
+	left = parked->state != PARKED_ANSWERED;
 	mine = take(parked);
+	parked->claimed = mine;
 	lock_drop(&parked->parking->lock);
 	/* Waits for an on_interrupt that is under way: it looks at parked, which may go soon. */
-	if (mine)
+	if (left)
 		fuse_req_interrupt_func(parked->req, NULL, NULL);
+	if (left && !mine)
+		fuse_reply_none(parked->req);
 	return mine;
 }
 
@@ -102,8 +116,19 @@ void parked_end(struct parked *parked)
 
 	lock_take(&parking->lock);
 	check(parked->state == PARKED_ANSWERED);
+	if (parked->claimed)
+		answered(parking);
 	if (!--parking->count)
 		cond_broadcast(&parking->changed);
+	lock_drop(&parking->lock);
+}
+
+void parking_abandon(struct parking *parking)
+{
+	lock_take(&parking->lock);
+	parking->abandoned = true;
+	while (parking->answering)
+		cond_wait(&parking->changed, &parking->lock);
 	lock_drop(&parking->lock);
 }
 
@@ -144,7 +169,7 @@ static fuse_req_t take_of_pid(struct parking *parking, pid_t pid, bool killed)
 
 		if (parked->pid != pid)
 			continue;
-		if (killed && !req) {
+		if (killed && !req && !parking->abandoned) {
 			req = parked->req;
 			take(parked);
 		} else if (!killed) {
@@ -165,6 +190,9 @@ static void look_at(struct parking *parking, pid_t pid)
 	while ((req = take_of_pid(parking, pid, killed))) {
 		fuse_req_interrupt_func(req, NULL, NULL);
 		fuse_reply_err(req, EINTR);
+		lock_take(&parking->lock);
+		answered(parking);
+		lock_drop(&parking->lock);
 	}
 }
 

@@ -21,6 +21,8 @@ struct parking {
 	struct cond changed;
 	uint64_t count;          /* lock: parked and not ended */
 	struct list interrupted; /* lock: parked, interrupted, and alive when last looked at */
+	unsigned answering;      /* lock: claimed, and the answer may not be written yet */
+	bool abandoned;          /* lock: nobody claims any more */
 	bool closing;            /* lock */
 	pthread_t watcher;
 };
@@ -31,7 +33,7 @@ struct parked {
 	pid_t pid;
 	struct list link; /* parking->lock from here */
 	enum { PARKED_STARTING, PARKED_WAITING, PARKED_ANSWERED } state;
-	bool interrupted;
+	bool interrupted, claimed;
 };
 
 /* Starts the watcher. 0 or -errno. */
@@ -46,5 +48,11 @@ bool parked_claim(struct parked *parked);
 /* Last of all, after the answer: the parking may be gone after it. */
 void parked_end(struct parked *parked);
 uint64_t parking_count(struct parking *parking);
+/*
+ * What is parked is a successor's to answer. Every reply of this process is written by a thread of
+ * the session, which must have ended, or between a claim and its parked_end: so when this returns,
+ * none is under way and none will come. Those that wait end without one.
+ */
+void parking_abandon(struct parking *parking);
 
 #endif

@@ -1,68 +1,239 @@
-#include "session.h"
+#include "session_private.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <linux/fuse.h>
 
+#include "base/clock.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "base/work.h"
 
-#define THREADS_MAX 4
+/* Wakes a thread from read(2); ignored by default, so that a stray one does nothing. */
+#define WAKE          SIGURG
+#define WAKE_EVERY_NS 1000000
+/* FUSE_HAS_RESEND of INIT's flags, since 6.9. */
+#define INIT_HAS_RESEND (1ull << 39)
+#ifndef FUSE_SYNCFS
+#define FUSE_SYNCFS 50
+#endif
+#define FUSE_TMPFILE_OP            51
+#define FUSE_COPY_FILE_RANGE_64_OP 53
 
-struct session {
-	struct fuse_session *fuse;
-	struct table *table;
-	const struct device_calls *calls;
-	void *owner;
-	int device;
-	uint64_t init_unique; /* of INIT until its reply is written; the starting thread's */
-	bool started;         /* INIT is answered; the starting thread's */
-	unsigned n_threads;
-	pthread_t threads[THREADS_MAX];
-};
+static _Thread_local uint64_t current; /* unique of the request that this thread works at */
 
-static int keep_request(struct session *session, const void *bytes, size_t size)
+/* Requests that change something, and whose second run would change or say something else. */
+static bool is_once(uint32_t opcode)
+{
+	switch (opcode) {
+	case FUSE_SETATTR:
+	case FUSE_SYMLINK:
+	case FUSE_MKNOD:
+	case FUSE_MKDIR:
+	case FUSE_UNLINK:
+	case FUSE_RMDIR:
+	case FUSE_RENAME:
+	case FUSE_RENAME2:
+	case FUSE_LINK:
+	case FUSE_WRITE:
+	case FUSE_SETXATTR:
+	case FUSE_REMOVEXATTR:
+	case FUSE_CREATE:
+	case FUSE_FALLOCATE:
+	case FUSE_COPY_FILE_RANGE:
+	case FUSE_TMPFILE_OP:
+	case FUSE_COPY_FILE_RANGE_64_OP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool is_answered(uint32_t opcode)
+{
+	return opcode != FUSE_FORGET && opcode != FUSE_BATCH_FORGET && opcode != FUSE_INTERRUPT &&
+	       opcode != FUSE_NOTIFY_REPLY;
+}
+
+int session_write(struct session *session, const void *bytes, size_t size)
+{
+	if (write(session->device, bytes, size) >= 0 || errno == ENOENT)
+		return 0;
+	return -errno;
+}
+
+uint64_t session_flags_of_init(const void *request, size_t size)
+{
+	struct {
+		struct fuse_in_header header;
+		struct fuse_init_in init;
+	} message = {0};
+
+	memcpy(&message, request, size < sizeof message ? size : sizeof message);
+	return message.init.flags |
+	       (message.init.flags & FUSE_INIT_EXT ? (uint64_t)message.init.flags2 << 32 : 0);
+}
+
+uint64_t session_init_flags(const struct session *session)
+{
+	size_t size;
+	const void *reply = table_init_reply(session->table, &size);
+	struct {
+		struct fuse_out_header header;
+		struct fuse_init_out init;
+	} message = {0};
+
+	memcpy(&message, reply, size < sizeof message ? size : sizeof message);
+	return message.init.flags |
+	       (message.init.flags & FUSE_INIT_EXT ? (uint64_t)message.init.flags2 << 32 : 0);
+}
+
+static int keep_init(struct session *session, const void *bytes, size_t size)
 {
 	const struct fuse_in_header *header = bytes;
+	bool resend = session_flags_of_init(bytes, size) & INIT_HAS_RESEND;
 
-	if (size < sizeof *header || header->opcode != FUSE_INIT)
-		return 0;
 	session->init_unique = header->unique;
+	table_keep_all(session->table, session->forgo_resend || !resend);
 	return table_put_init(session->table, bytes, size);
+}
+
+static int refuse(struct session *session, uint64_t unique, int error)
+{
+	struct fuse_out_header header = {.len = sizeof header, .error = error, .unique = unique};
+
+	log_warn("requests_too_many", "ceiling=%u", TABLE_IN_FLIGHT);
+	return session_write(session, &header, sizeof header);
+}
+
+/* A request that was done, and whose answer the kernel did not get. */
+static bool answer_from_record(struct session *session, uint64_t unique)
+{
+	union {
+		struct fuse_out_header header;
+		uint8_t bytes[TABLE_RESULT_MAX];
+	} reply;
+	uint64_t first = unique & ~SESSION_RESENT;
+	size_t size = table_get_result(session->table, first, &reply, sizeof reply);
+
+	if (!size)
+		return false;
+	reply.header.unique = unique;
+	if (session_write(session, &reply, size))
+		return true;
+	table_request_end(session->table, first);
+	table_drop_result(session->table, first);
+	return true;
+}
+
+/* 1: libfuse is to see it, 0: it has been dealt with, or -errno. */
+static int take_request(struct session *session, const void *bytes, size_t size)
+{
+	const struct fuse_in_header *header = bytes;
+	struct table *table = session->table;
+	uint64_t unique;
+	bool once;
+
+	if (size < sizeof *header)
+		return 1;
+	unique = header->unique & ~SESSION_RESENT;
+	if (header->opcode == FUSE_INIT) {
+		int r = session->started ? 0 : keep_init(session, bytes, size);
+
+		return r ? r : 1;
+	}
+	crash_point("after_read");
+	once = is_once(header->opcode);
+	if (!is_answered(header->opcode) || (!once && !table_keeps_all(table)))
+		return 1;
+	if (header->unique != unique && once && answer_from_record(session, header->unique))
+		return 0;
+	if (table_request_begin(table, unique, once))
+		return 1;
+	return refuse(session, header->unique, -EIO);
 }
 
 static ssize_t read_hook(int fd, void *bytes, size_t size, void *userdata)
 {
-	ssize_t n = read(fd, bytes, size);
-	/* A device has no end of file; the socket that stands in for one in tests has. */
-	int r = n > 0 ? keep_request(userdata, bytes, (size_t)n) : n ? 0 : -ENODEV;
+	struct session *session = userdata;
+	ssize_t n;
+	int r;
 
-	if (r) {
-		errno = -r;
+	if (session->replay == REPLAY_REQUEST)
+		return session_replay_read(session, bytes, size);
+	if (atomic_load(&session->stopping)) {
+		errno = EINTR;
+		return -1;
+	}
+	n = read(fd, bytes, size);
+	/* A device has no end of file; the socket that stands in for one in tests has. */
+	r = n > 0 ? take_request(session, bytes, (size_t)n) : n ? -errno : -ENODEV;
+	if (r <= 0) {
+		errno = r ? -r : EINTR;
 		return -1;
 	}
 	return n;
 }
 
-static int keep_reply(struct session *session, const struct iovec *iov, int count)
+/* All of a reply in one piece. */
+static int gather(const struct iovec *iov, int count, uint8_t *ret, size_t room, size_t *ret_size)
 {
-	uint8_t bytes[TABLE_INIT_MAX];
 	size_t size = 0;
 
 	for (int i = 0; i < count; i++) {
-		if (iov[i].iov_len > sizeof bytes - size)
+		if (iov[i].iov_len > room - size)
 			return -EFBIG;
-		memcpy(bytes + size, iov[i].iov_base, iov[i].iov_len);
+		memcpy(ret + size, iov[i].iov_base, iov[i].iov_len);
 		size += iov[i].iov_len;
 	}
-	return table_put_init_reply(session->table, bytes, size);
+	*ret_size = size;
+	return 0;
+}
+
+static int keep_init_reply(struct session *session, const struct iovec *iov, int count)
+{
+	uint8_t bytes[TABLE_INIT_MAX];
+	size_t size;
+	int r = gather(iov, count, bytes, sizeof bytes, &size);
+
+	session->init_unique = 0;
+	session->started = true;
+	return r ? r : table_put_init_reply(session->table, bytes, size);
+}
+
+/* Whoever asks for it again gets this: a second run would do it twice. */
+static int keep_result(struct session *session, uint64_t unique, const struct iovec *iov, int count)
+{
+	uint8_t bytes[TABLE_RESULT_MAX];
+	size_t size;
+	int r = gather(iov, count, bytes, sizeof bytes, &size);
+
+	return r ? r : table_put_result(session->table, unique, bytes, size);
+}
+
+static ssize_t write_reply(
+	struct session *session, uint64_t unique, const struct iovec *iov, int count)
+{
+	bool once = table_request_is_once(session->table, unique);
+	ssize_t n;
+	int r = once ? keep_result(session, unique, iov, count) : 0;
+
+	if (r)
+		log_error("result_not_kept", "error=%s", strerror(-r));
+	crash_point("before_reply");
+	n = writev(session->device, iov, count);
+	crash_point("after_reply");
+	/* A reply that the kernel refused is of a request that it doesn't have any more. */
+	table_request_end(session->table, unique);
+	if (once)
+		table_drop_result(session->table, unique);
+	return n;
 }
 
 static ssize_t writev_hook(int fd, struct iovec *iov, int count, void *userdata)
@@ -71,11 +242,14 @@ static ssize_t writev_hook(int fd, struct iovec *iov, int count, void *userdata)
 	const struct fuse_out_header *header = iov[0].iov_base;
 	int r = 0;
 
-	if (session->init_unique && header->unique == session->init_unique) {
-		session->init_unique = 0;
-		session->started = true;
-		r = keep_reply(session, iov, count);
+	if (session->replay == REPLAY_REPLY) {
+		session_replay_reply(session, iov, count);
+		return (ssize_t)header->len;
 	}
+	if (session->init_unique && header->unique == session->init_unique)
+		r = keep_init_reply(session, iov, count);
+	else if (header->unique)
+		return write_reply(session, header->unique & ~SESSION_RESENT, iov, count);
 	if (r) {
 		errno = -r;
 		return -1;
@@ -99,6 +273,8 @@ int session_new(int device, struct table *table, const struct device_calls *call
 	}
 	*session =
 		(struct session){.table = table, .calls = calls, .owner = owner, .device = device};
+	lock_init(&session->lock);
+	cond_init(&session->ended);
 	session->fuse = fuse_session_new(&args, ops, sizeof *ops, session);
 	fuse_opt_free_args(&args);
 	if (session->fuse)
@@ -118,6 +294,8 @@ void session_free(struct session *session)
 		return;
 	if (session->fuse)
 		fuse_session_destroy(session->fuse); /* closes the device */
+	cond_destroy(&session->ended);
+	lock_destroy(&session->lock);
 	free(session);
 }
 
@@ -133,8 +311,17 @@ void *session_owner_of(void *userdata)
 	return session->owner;
 }
 
-/* One request. 1, 0 when the device has ended, or -errno. */
-static int serve_one(struct session *session, struct fuse_buf *buffer)
+void session_forgo_resend(struct session *session)
+{
+	session->forgo_resend = true;
+}
+
+void session_on_lost(struct session *session, void (*lost)(void *owner, uint64_t unique))
+{
+	session->lost = lost;
+}
+
+int session_serve_one(struct session *session, struct fuse_buf *buffer)
 {
 	int n = fuse_session_receive_buf(session->fuse, buffer);
 
@@ -142,8 +329,33 @@ static int serve_one(struct session *session, struct fuse_buf *buffer)
 		return 1;
 	if (n <= 0)
 		return n;
+	current = ((const struct fuse_in_header *)buffer->mem)->unique;
 	fuse_session_process_buf(session->fuse, buffer);
 	return 1;
+}
+
+uint64_t session_unique(void)
+{
+	return current & ~SESSION_RESENT;
+}
+
+bool session_is_resent(void)
+{
+	return current & SESSION_RESENT;
+}
+
+static void on_wake(int number)
+{
+	(void)number;
+}
+
+static void allow_wake(void)
+{
+	sigset_t wake;
+
+	sigemptyset(&wake);
+	sigaddset(&wake, WAKE);
+	pthread_sigmask(SIG_UNBLOCK, &wake, NULL);
 }
 
 static void *serve(void *arg)
@@ -152,12 +364,17 @@ static void *serve(void *arg)
 	struct fuse_buf buffer = {0};
 	int r;
 
+	allow_wake();
 	do {
-		r = serve_one(session, &buffer);
-	} while (r > 0 && !fuse_session_exited(session->fuse));
+		r = session_serve_one(session, &buffer);
+	} while (r > 0 && !fuse_session_exited(session->fuse) && !atomic_load(&session->stopping));
 	if (r < 0)
 		log_error("session_thread_ended", "error=%s", strerror(-r));
 	free(buffer.mem);
+	lock_take(&session->lock);
+	session->n_running--;
+	cond_broadcast(&session->ended);
+	lock_drop(&session->lock);
 	return NULL;
 }
 
@@ -167,36 +384,86 @@ static unsigned thread_count(void)
 
 	if (cpus < 2)
 		return 2;
-	return cpus < THREADS_MAX ? (unsigned)cpus : THREADS_MAX;
+	return cpus < SESSION_THREADS_MAX ? (unsigned)cpus : SESSION_THREADS_MAX;
 }
 
-int session_start(struct session *session)
+static int answer_init(struct session *session, struct why *why)
 {
-	unsigned wanted = thread_count();
 	struct fuse_buf buffer = {0};
 	int r;
 
 	do {
-		r = serve_one(session, &buffer);
+		r = session_serve_one(session, &buffer);
 	} while (r > 0 && !session->started && !fuse_session_exited(session->fuse));
 	free(buffer.mem);
-	if (r <= 0 || fuse_session_exited(session->fuse))
-		return r < 0 ? r : -EPROTO;
+	if (r > 0 && !fuse_session_exited(session->fuse))
+		return 0;
+	r = r < 0 ? r : -EPROTO;
+	return why_set(why, r, "the kernel's FUSE_INIT: %s", strerror(-r));
+}
+
+static int start_threads(struct session *session)
+{
+	/* Without SA_RESTART, so that a read ends. */
+	struct sigaction wake = {.sa_handler = on_wake};
+	unsigned wanted = thread_count();
+	int r = 0;
+
+	sigaction(WAKE, &wake, NULL);
+	lock_take(&session->lock);
 	while (session->n_threads < wanted) {
 		r = thread_start(
 			&session->threads[session->n_threads], "cachefs-fuse", serve, session);
 		if (r)
-			return session->n_threads ? 0 : r;
+			break;
 		session->n_threads++;
+		session->n_running++;
 	}
-	return 0;
+	lock_drop(&session->lock);
+	return session->n_threads ? 0 : r;
+}
+
+int session_start(struct session *session, struct why *why)
+{
+	size_t size;
+	int r;
+
+	table_init_reply(session->table, &size);
+	r = size ? session_take_over(session, why) : answer_init(session, why);
+	if (r)
+		return r;
+	r = start_threads(session);
+	return r ? why_set(why, r, "threads of the mount: %s", strerror(-r)) : 0;
 }
 
 void session_join(struct session *session)
 {
+	/* Not joined before none runs: session_stop may be waking them. */
+	lock_take(&session->lock);
+	while (session->n_running)
+		cond_wait(&session->ended, &session->lock);
+	lock_drop(&session->lock);
 	for (unsigned i = 0; i < session->n_threads; i++)
 		pthread_join(session->threads[i], NULL);
 	session->n_threads = 0;
+}
+
+/* A signal that comes just before read(2) is lost: so again, until all have seen the flag. */
+void session_stop(struct session *session)
+{
+	atomic_store(&session->stopping, true);
+	lock_take(&session->lock);
+	while (session->n_running) {
+		for (unsigned i = 0; i < session->n_threads; i++)
+			pthread_kill(session->threads[i], WAKE);
+		cond_wait_until(&session->ended, &session->lock, clock_now_ns() + WAKE_EVERY_NS);
+	}
+	lock_drop(&session->lock);
+}
+
+bool session_is_stopped(const struct session *session)
+{
+	return atomic_load(&session->stopping);
 }
 
 bool session_is_connected(const struct session *session)
@@ -206,12 +473,25 @@ bool session_is_connected(const struct session *session)
 	return poll(&device, 1, 0) == 0;
 }
 
+int session_probe_node(struct session *session, uint64_t id)
+{
+	/* No pages: only the attributes, which are asked for again when somebody wants them. */
+	return fuse_lowlevel_notify_inval_inode(session->fuse, id, -1, 0);
+}
+
 int session_backing_open(struct session *session, int fd)
 {
-	return session->calls->backing_open(session->device, fd);
+	int id = session->calls->backing_open(session->device, fd);
+
+	crash_point("after_backing_open");
+	if (id > 0)
+		table_saw_backing(session->table, id);
+	return id;
 }
 
 void session_backing_close(struct session *session, int backing_id)
 {
+	crash_point("before_backing_close");
 	session->calls->backing_close(session->device, backing_id);
+	table_closing_end(session->table, backing_id);
 }

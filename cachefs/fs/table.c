@@ -4,31 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "table_layout.h"
-
-/* Free slots of one kind, handed out last in, first out, so that the used part stays small. */
-struct slots {
-	uint32_t *free;
-	uint32_t n_free, fresh, ceiling, used; /* slots from `fresh` on were never used */
-};
-
-struct table {
-	int fd;
-	struct table_header *header; /* the mapping's start */
-	struct table_node *nodes;
-	struct table_handle *handles;
-	char *texts;
-	struct slots node_slots, handle_slots, text_slots;
-};
 
 static int slots_init(struct slots *slots, uint32_t first, uint32_t ceiling)
 {
 	*slots = (struct slots){.fresh = first, .ceiling = ceiling};
 	slots->free = calloc(ceiling, sizeof *slots->free);
 	return slots->free ? 0 : -ENOMEM;
+}
+
+/* The next slot that was used once. */
+static void slots_adopt(struct slots *slots, bool used)
+{
+	if (used)
+		slots->used++;
+	else
+		slots->free[slots->n_free++] = slots->fresh;
+	slots->fresh++;
 }
 
 static int slots_take(struct slots *slots, uint32_t *ret)
@@ -50,7 +46,29 @@ static void slots_give(struct slots *slots, uint32_t slot)
 	slots->used--;
 }
 
-static int map_memory(struct table *table, uint32_t max_nodes, uint32_t max_handles)
+static int map_memory(struct table *table, size_t size)
+{
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, table->fd, 0);
+
+	if (memory == MAP_FAILED)
+		return -errno;
+	table->header = (void *)memory;
+	return 0;
+}
+
+/* Once the header says where they are. */
+static void find_parts(struct table *table)
+{
+	char *memory = (char *)table->header;
+
+	table->nodes = (void *)(memory + table_nodes_offset());
+	table->handles = (void *)(memory + table_handles_offset(table->header));
+	table->texts = memory + table_texts_offset(table->header);
+	table->in_flight = (void *)(memory + table_in_flight_offset(table->header));
+	table->results = (void *)(memory + table_results_offset(table->header));
+}
+
+static int make_memory(struct table *table, uint32_t max_nodes, uint32_t max_handles)
 {
 	struct table_header header = {
 		.magic = TABLE_MAGIC,
@@ -58,22 +76,23 @@ static int map_memory(struct table *table, uint32_t max_nodes, uint32_t max_hand
 		.header_size = sizeof header,
 		.node_size = sizeof(struct table_node),
 		.handle_size = sizeof(struct table_handle),
+		.result_size = sizeof(struct table_result),
 		.max_nodes = max_nodes,
 		.max_handles = max_handles,
+		.life = 1,
+		.nodes_end = TABLE_ROOT_ID,
+		.handles_end = 1,
 	};
-	void *memory;
+	int r;
 
 	table->fd = memfd_create("cachefs-session", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (table->fd < 0 || ftruncate(table->fd, (off_t)table_size(&header)) < 0)
 		return -errno;
-	memory = mmap(NULL, table_size(&header), PROT_READ | PROT_WRITE, MAP_SHARED, table->fd, 0);
-	if (memory == MAP_FAILED)
-		return -errno;
-	table->header = memory;
-	*table->header = header;
-	table->nodes = (void *)((char *)memory + table_nodes_offset());
-	table->handles = (void *)((char *)memory + table_handles_offset(&header));
-	table->texts = (char *)memory + table_texts_offset(&header);
+	r = map_memory(table, table_size(&header));
+	if (r)
+		return r;
+	memcpy(table->header, &header, sizeof header);
+	find_parts(table);
 	return 0;
 }
 
@@ -87,13 +106,82 @@ int table_new(uint32_t max_nodes, uint32_t max_handles, struct table **ret)
 	if (!table)
 		return -ENOMEM;
 	table->fd = -1;
-	r = map_memory(table, max_nodes, max_handles);
+	r = make_memory(table, max_nodes, max_handles);
 	if (!r)
 		r = slots_init(&table->node_slots, TABLE_ROOT_ID, max_nodes);
 	if (!r)
 		r = slots_init(&table->handle_slots, 1, max_handles);
 	if (!r)
 		r = slots_init(&table->text_slots, 0, TABLE_LONG_TEXTS);
+	if (r) {
+		table_free(table);
+		return r;
+	}
+	*ret = table;
+	return 0;
+}
+
+static int adopt_memory(struct table *table, struct why *why)
+{
+	struct stat st;
+	int r = table_check(table->fd, why);
+
+	if (r)
+		return r;
+	r = fstat(table->fd, &st) < 0 ? -errno : map_memory(table, (size_t)st.st_size);
+	if (r)
+		return why_set(why, r, "session table: %s", strerror(-r));
+	find_parts(table);
+	table_adopt_requests(table);
+	atomic_fetch_add(&table->header->life, 1);
+	return 0;
+}
+
+/* Which slots are free is known by what the records say. */
+static int adopt_slots(struct table *table)
+{
+	struct table_header *header = table->header;
+	bool *text_used = calloc(TABLE_LONG_TEXTS, sizeof *text_used);
+	uint32_t end;
+	int r = text_used ? 0 : -ENOMEM;
+
+	if (!r)
+		r = slots_init(&table->node_slots, TABLE_ROOT_ID, header->max_nodes);
+	if (!r)
+		r = slots_init(&table->handle_slots, 1, header->max_handles);
+	if (!r)
+		r = slots_init(&table->text_slots, 0, TABLE_LONG_TEXTS);
+	end = atomic_load(&header->nodes_end);
+	for (uint32_t i = TABLE_ROOT_ID; !r && i < end; i++) {
+		const struct table_node *node = &table->nodes[i];
+		bool used = atomic_load(&node->sum);
+
+		slots_adopt(&table->node_slots, used);
+		if (used && node->long_text)
+			text_used[node->long_text - 1] = true;
+	}
+	end = atomic_load(&header->handles_end);
+	for (uint32_t i = 1; !r && i < end; i++)
+		slots_adopt(&table->handle_slots, atomic_load(&table->handles[i].sum));
+	for (uint32_t i = 0; !r && i < TABLE_LONG_TEXTS; i++)
+		slots_adopt(&table->text_slots, text_used[i]);
+	free(text_used);
+	return r;
+}
+
+int table_adopt(int fd, struct table **ret, struct why *why)
+{
+	struct table *table = calloc(1, sizeof *table);
+	int r;
+
+	if (!table) {
+		close(fd);
+		return why_set(why, -ENOMEM, "out of memory");
+	}
+	table->fd = fd;
+	r = adopt_memory(table, why);
+	if (!r && adopt_slots(table))
+		r = why_set(why, -ENOMEM, "out of memory");
 	if (r) {
 		table_free(table);
 		return r;
@@ -155,6 +243,22 @@ int table_put_init_reply(struct table *table, const void *reply, size_t size)
 	return put_init(&table->header->reply, reply, size);
 }
 
+static const void *get_init(const struct table_init *init, size_t *ret_size)
+{
+	*ret_size = atomic_load_explicit(&init->size, memory_order_acquire);
+	return init->bytes;
+}
+
+const void *table_init(const struct table *table, size_t *ret_size)
+{
+	return get_init(&table->header->init, ret_size);
+}
+
+const void *table_init_reply(const struct table *table, size_t *ret_size)
+{
+	return get_init(&table->header->reply, ret_size);
+}
+
 /* The serial is used up before the id is seen by anybody. */
 static uint64_t next_id(_Atomic uint64_t *serial, uint32_t slot)
 {
@@ -196,6 +300,7 @@ static void fill_node(
 	node->kind = (uint8_t)attr->kind;
 	node->strong = attr->version.strong;
 	node->name_size = (uint16_t)key->name_size;
+	atomic_store_explicit(&node->lookups, 0, memory_order_relaxed);
 	atomic_store_explicit(&node->backing_id, 0, memory_order_relaxed);
 	atomic_store_explicit(&node->superseded, 0, memory_order_relaxed);
 	memcpy(text, key->name, key->name_size);
@@ -220,6 +325,7 @@ int table_add_node(struct table *table, const struct table_node_key *key, struct
 		slots_give(&table->node_slots, slot);
 		return r;
 	}
+	atomic_store(&table->header->nodes_end, table->node_slots.fresh);
 	node->id = next_id(&table->header->next_node_serial, slot);
 	fill_node(table, node, key);
 	atomic_store_explicit(
@@ -247,8 +353,8 @@ const char *table_version(const struct table *table, const struct table_node *no
 	return node_text(table, node) + node->name_size + 1;
 }
 
-int table_add_handle(struct table *table, uint64_t node, enum table_mode mode, uint32_t flags,
-	struct table_handle **ret)
+int table_add_handle(struct table *table, uint64_t fh, uint64_t node, enum table_mode mode,
+	uint32_t flags, struct table_handle **ret)
 {
 	struct table_handle *handle;
 	uint32_t slot;
@@ -257,7 +363,8 @@ int table_add_handle(struct table *table, uint64_t node, enum table_mode mode, u
 	if (r)
 		return r;
 	handle = &table->handles[slot];
-	handle->fh = next_id(&table->header->next_handle_serial, slot);
+	atomic_store(&table->header->handles_end, table->handle_slots.fresh);
+	handle->fh = fh;
 	handle->node = node;
 	handle->mode = mode;
 	handle->flags = flags;
@@ -271,4 +378,75 @@ void table_remove_handle(struct table *table, struct table_handle *handle)
 	check(atomic_load_explicit(&handle->sum, memory_order_relaxed) != 0);
 	atomic_store_explicit(&handle->sum, 0, memory_order_release);
 	slots_give(&table->handle_slots, (uint32_t)(handle - table->handles));
+}
+
+struct table_node *table_next_node(const struct table *table, uint32_t *at)
+{
+	uint32_t end = atomic_load(&table->header->nodes_end);
+
+	while (*at < end) {
+		struct table_node *node = &table->nodes[(*at)++];
+
+		if (atomic_load(&node->sum))
+			return node;
+	}
+	return NULL;
+}
+
+struct table_handle *table_next_handle(const struct table *table, uint32_t *at)
+{
+	uint32_t end = atomic_load(&table->header->handles_end);
+
+	while (*at < end) {
+		struct table_handle *handle = &table->handles[(*at)++];
+
+		if (atomic_load(&handle->sum))
+			return handle;
+	}
+	return NULL;
+}
+
+void table_saw_backing(struct table *table, int backing_id)
+{
+	int32_t last = atomic_load(&table->header->last_backing);
+
+	while (last < backing_id &&
+		!atomic_compare_exchange_weak(&table->header->last_backing, &last, backing_id))
+		continue;
+}
+
+int table_last_backing(const struct table *table)
+{
+	return atomic_load(&table->header->last_backing);
+}
+
+void table_closing_begin(struct table *table, int backing_id)
+{
+	for (uint32_t i = 0; i < TABLE_CLOSING; i++) {
+		int32_t none = 0;
+
+		if (atomic_compare_exchange_strong(&table->header->closing[i], &none, backing_id))
+			return;
+	}
+}
+
+void table_closing_end(struct table *table, int backing_id)
+{
+	for (uint32_t i = 0; i < TABLE_CLOSING; i++) {
+		int32_t id = backing_id;
+
+		if (atomic_compare_exchange_strong(&table->header->closing[i], &id, 0))
+			return;
+	}
+}
+
+int table_closing_take(struct table *table)
+{
+	for (uint32_t i = 0; i < TABLE_CLOSING; i++) {
+		int32_t id = atomic_exchange(&table->header->closing[i], 0);
+
+		if (id)
+			return id;
+	}
+	return 0;
 }

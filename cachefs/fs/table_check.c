@@ -12,8 +12,10 @@ struct view {
 	const struct table_node *nodes;
 	const struct table_handle *handles;
 	const char *texts;
+	const struct table_result *results;
 	uint8_t *text_used;
-	uint64_t node_serials, handle_serials; /* ids have smaller ones */
+	uint64_t node_serials; /* ids have smaller ones */
+	uint32_t nodes_end, handles_end;
 };
 
 static bool header_is_sane(const struct table_header *header)
@@ -21,9 +23,14 @@ static bool header_is_sane(const struct table_header *header)
 	return header->magic == TABLE_MAGIC && header->version == TABLE_VERSION &&
 	       header->header_size == sizeof *header &&
 	       header->node_size == sizeof(struct table_node) &&
-	       header->handle_size == sizeof(struct table_handle) && header->max_nodes > 1 &&
+	       header->handle_size == sizeof(struct table_handle) &&
+	       header->result_size == sizeof(struct table_result) && header->max_nodes > 1 &&
 	       header->max_nodes <= TABLE_SLOT_MASK && header->max_handles > 1 &&
 	       header->max_handles <= TABLE_SLOT_MASK &&
+	       atomic_load(&header->nodes_end) > TABLE_ROOT_ID &&
+	       atomic_load(&header->nodes_end) <= header->max_nodes &&
+	       atomic_load(&header->handles_end) > 0 &&
+	       atomic_load(&header->handles_end) <= header->max_handles &&
 	       atomic_load(&header->init.size) <= TABLE_INIT_MAX &&
 	       atomic_load(&header->reply.size) <= TABLE_INIT_MAX;
 }
@@ -55,7 +62,7 @@ static const struct table_node *find_node(struct view *view, uint64_t id)
 	uint32_t slot = id & TABLE_SLOT_MASK;
 	const struct table_node *node = &view->nodes[slot];
 
-	if (slot >= view->header->max_nodes || node->id != id || !atomic_load(&node->sum))
+	if (slot >= view->nodes_end || node->id != id || !atomic_load(&node->sum))
 		return NULL;
 	return node;
 }
@@ -101,13 +108,30 @@ static int check_handle(struct view *view, uint32_t slot, struct why *why)
 	if (table_handle_sum(handle) != sum)
 		return why_set(why, -EUCLEAN, "session table: handle record %u is damaged", slot);
 	node = find_node(view, handle->node);
-	if ((handle->fh & TABLE_SLOT_MASK) != slot ||
-		handle->fh >> TABLE_SLOT_BITS >= view->handle_serials || !node ||
-		handle->mode < TABLE_CACHED || handle->mode > TABLE_DIRECTORY ||
+	if (!handle->fh || !node || handle->mode < TABLE_CACHED || handle->mode > TABLE_DIRECTORY ||
 		(handle->mode == TABLE_DIRECTORY) != (node->kind == ORIGIN_DIR))
 		return why_set(why, -EUCLEAN,
 			"session table: handle record %u contradicts the others", slot);
 	return 0;
+}
+
+static int check_result(struct view *view, uint32_t slot, struct why *why)
+{
+	const struct table_result *result = &view->results[slot];
+	uint64_t sum = atomic_load(&result->sum);
+
+	if (sum <= 1)
+		return 0;
+	if (result->size > TABLE_RESULT_MAX || table_result_sum(result) != sum)
+		return why_set(why, -EUCLEAN, "session table: result record %u is damaged", slot);
+	return 0;
+}
+
+static int check_root(struct view *view, struct why *why)
+{
+	return find_node(view, TABLE_ROOT_ID)
+		       ? 0
+		       : why_set(why, -EUCLEAN, "session table: no root in it");
 }
 
 static int check_records(const struct table_header *header, struct why *why)
@@ -119,19 +143,24 @@ static int check_records(const struct table_header *header, struct why *why)
 		.nodes = (const void *)(memory + table_nodes_offset()),
 		.handles = (const void *)(memory + table_handles_offset(header)),
 		.texts = memory + table_texts_offset(header),
+		.results = (const void *)(memory + table_results_offset(header)),
 		.text_used = text_used,
 		.node_serials = atomic_load(&header->next_node_serial),
-		.handle_serials = atomic_load(&header->next_handle_serial),
+		.nodes_end = atomic_load(&header->nodes_end),
+		.handles_end = atomic_load(&header->handles_end),
 	};
 	int r = 0;
 
 	if (!text_used)
 		return why_set(why, -ENOMEM, "out of memory");
-	for (uint32_t i = 0; !r && i < header->max_nodes; i++)
+	/* What lies beyond was never written, and a look at it would make it use memory. */
+	for (uint32_t i = 0; !r && i < view.nodes_end; i++)
 		r = check_node(&view, i, why);
-	for (uint32_t i = 0; !r && i < header->max_handles; i++)
+	for (uint32_t i = 0; !r && i < view.handles_end; i++)
 		r = check_handle(&view, i, why);
-	return r;
+	for (uint32_t i = 0; !r && i < TABLE_RESULTS; i++)
+		r = check_result(&view, i, why);
+	return r ? r : check_root(&view, why);
 }
 
 int table_check(int fd, struct why *why)

@@ -6,7 +6,7 @@
 
 /* From id on to the first field that changes. */
 #define NODE_FIXED_AT   offsetof(struct table_node, id)
-#define NODE_FIXED_SIZE (offsetof(struct table_node, backing_id) - NODE_FIXED_AT)
+#define NODE_FIXED_SIZE (offsetof(struct table_node, lookups) - NODE_FIXED_AT)
 #define HANDLE_FIXED_AT offsetof(struct table_handle, fh)
 
 static uint64_t not_zero(uint64_t sum)
@@ -30,4 +30,14 @@ uint64_t table_handle_sum(const struct table_handle *handle)
 {
 	return not_zero(
 		hash64((const char *)handle + HANDLE_FIXED_AT, sizeof *handle - HANDLE_FIXED_AT));
+}
+
+/* Never 1 either, which says that it is being written. */
+uint64_t table_result_sum(const struct table_result *result)
+{
+	size_t from = offsetof(struct table_result, unique);
+	uint64_t sum = hash64((const char *)result + from,
+		offsetof(struct table_result, bytes) - from + result->size);
+
+	return sum > 1 ? sum : 2;
 }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "base/work.h"
 #include "kernel_features.h"
@@ -61,6 +62,8 @@ void volume_unref(struct volume *volume)
 	tree_free(volume->tree);
 	origin_unref(volume->origin);
 	volume_options_free(&volume->options);
+	free(volume->given_source);
+	free(volume->given_options);
 	free(volume->source);
 	free(volume->identity);
 	free(volume->normal);
@@ -119,18 +122,22 @@ static void *reap(void *arg)
 	struct volume *volume = arg;
 	struct volumes *volumes = volume->volumes;
 	struct fs *fs = volume->fs;
-	bool last;
+	bool last, left;
 
 	fs_wait(fs);
-	/* What still waits for the origin has nobody left to tell. */
-	origin_shutdown(volume->origin);
-	log_info("volume_ended", "id=%llu source=%s", (unsigned long long)volume->id,
-		volume->source);
+	/* In the list until fs_stop has returned: it works on this fs. */
 	lock_take(&volumes->lock);
+	while (volume->being_stopped)
+		cond_wait(&volumes->changed, &volumes->lock);
 	volume->fs = NULL;
 	last = volume_leave_list(volume);
 	lock_drop(&volumes->lock);
-	fs_free(fs);
+	left = fs_is_stopped(fs);
+	log_info(left ? "volume_left" : "volume_ended", "id=%llu source=%s",
+		(unsigned long long)volume->id, volume->source);
+	volume_end_fs(volume, fs);
+	if (!left)
+		volume_unkeep(volume);
 	volume_unref(volume);
 	if (last && volumes->idle)
 		volumes->idle(volumes->arg);
@@ -142,38 +149,30 @@ static void *reap(void *arg)
 	return NULL;
 }
 
-static int make_fs(struct volume *volume, struct fs **ret, int *ret_device, struct why *why)
+int volume_fs_config(struct volume *volume, struct fs_config *ret, struct why *why)
 {
 	struct volumes *volumes = volume->volumes;
 	const char *store_dir = cache_store_dir(volumes->cache);
 	struct tree_config tree = {volume->options.ttl_ms, volume->options.negative_ttl_ms};
-	struct fs_config config = {
+	int r = tree_new(volumes->cache, volume->origin, &tree, &volume->tree);
+
+	if (r)
+		return why_set(why, r, "making the volume: %s", strerror(-r));
+	*ret = (struct fs_config){
 		.cache = volumes->cache,
 		.origin = volume->origin,
+		.tree = volume->tree,
 		.account = &volume->account,
 		.options = &volume->options,
 		.calls = &device_kernel_calls,
 		.passthrough = volumes->features.passthrough,
+		.forgo_resend = !volumes->features.resend,
 		.backing_depth = features_backing_depth(store_dir),
 	};
-	int device, r;
-
-	r = device_open(&device, why);
-	if (r)
-		return r;
-	*ret_device = device;
-	r = tree_new(volumes->cache, volume->origin, &tree, &volume->tree);
-	if (r) {
-		close(device);
-		return why_set(why, r, "making the volume: %s", strerror(-r));
-	}
-	config.tree = volume->tree;
-	r = fs_new(&config, device, ret);
-	return r ? why_set(why, r, "making the volume: %s", strerror(-r)) : 0;
+	return 0;
 }
 
-/* From here on the reaper owns the fs and the list's reference. */
-static int start_reaper(struct volume *volume, struct fs *fs, struct mount_id id)
+int volume_start_reaper(struct volume *volume, struct fs *fs, struct mount_id id)
 {
 	struct volumes *volumes = volume->volumes;
 	pthread_t thread;
@@ -198,32 +197,91 @@ static int start_reaper(struct volume *volume, struct fs *fs, struct mount_id id
 	return r;
 }
 
+void volume_end_fs(struct volume *volume, struct fs *fs)
+{
+	fs_wait(fs);
+	/* What still waits for the origin has nobody left to tell. */
+	origin_shutdown(volume->origin);
+	fs_free(fs);
+}
+
+bool volume_begin_start(struct volume *volume)
+{
+	struct volumes *volumes = volume->volumes;
+	bool may;
+
+	lock_take(&volumes->lock);
+	may = !volumes->stopping;
+	volumes->starts += may;
+	lock_drop(&volumes->lock);
+	return may;
+}
+
+void volume_end_start(struct volume *volume)
+{
+	struct volumes *volumes = volume->volumes;
+
+	lock_take(&volumes->lock);
+	volumes->starts--;
+	cond_broadcast(&volumes->changed);
+	lock_drop(&volumes->lock);
+}
+
+static int mount_and_start(
+	struct volume *volume, struct fs *fs, int device, const char *mountpoint, struct why *why)
+{
+	struct mount_id id;
+	int r = mounting_new(
+		device, volume->source, mountpoint, volume->options.allow_other, &id, why);
+
+	if (r) {
+		fs_free(fs);
+		return r;
+	}
+	crash_point("after_mount");
+	r = fs_start(fs, why);
+	if (!r)
+		r = volume_keep(volume, mountpoint, id, -1, -1, why);
+	if (!r) {
+		mounting_set_readahead(id, volume->options.readahead_bytes);
+		r = volume_start_reaper(volume, fs, id);
+		if (r)
+			why_set(why, r, "serving %s: %s", mountpoint, strerror(-r));
+	}
+	if (r) {
+		mounting_remove_all(id);
+		mounting_abort(id);
+		volume_end_fs(volume, fs);
+	}
+	return r;
+}
+
 int volume_mount_new(struct volume *volume, const char *mountpoint, struct why *why)
 {
+	struct fs_config config;
 	struct fs *fs;
-	struct mount_id id;
-	int device, r = make_fs(volume, &fs, &device, why);
+	int device, r = device_open(&device, why);
 
 	if (r)
 		return r;
-	r = mounting_new(device, volume->source, mountpoint, volume->options.allow_other, &id, why);
+	r = volume_fs_config(volume, &config, why);
+	if (r) {
+		close(device);
+		return r;
+	}
+	r = fs_new(&config, device, &fs);
+	if (r)
+		return why_set(why, r, "making the volume: %s", strerror(-r));
+	/* From before it is mounted, so that no mount is ever without somebody to serve it. */
+	r = volume_keep(volume, mountpoint, (struct mount_id){0}, device, fs_table_fd(fs), why);
 	if (r) {
 		fs_free(fs);
 		return r;
 	}
-	r = fs_start(fs);
-	if (!r) {
-		mounting_set_readahead(id, volume->options.readahead_bytes);
-		r = start_reaper(volume, fs, id);
-	}
-	if (r) {
-		why_set(why, r, "serving %s: %s", mountpoint, strerror(-r));
-		mounting_remove_all(id);
-		mounting_abort(id);
-		fs_wait(fs);
-		origin_shutdown(volume->origin);
-		fs_free(fs);
-	}
+	crash_point("after_put");
+	r = mount_and_start(volume, fs, device, mountpoint, why);
+	if (r)
+		volume_unkeep(volume);
 	return r;
 }
 
@@ -254,14 +312,45 @@ static void cut(void *arg, struct volume *volume)
 		mounting_abort(volume->mounted);
 }
 
+static void stop(void *arg, struct volume *volume)
+{
+	struct volumes *volumes = volume->volumes;
+	struct fs *fs;
+
+	(void)arg;
+	lock_take(&volumes->lock);
+	fs = volume->fs;
+	volume->being_stopped = fs;
+	lock_drop(&volumes->lock);
+	if (!fs)
+		return;
+	fs_stop(fs);
+	lock_take(&volumes->lock);
+	volume->being_stopped = false;
+	cond_broadcast(&volumes->changed);
+	lock_drop(&volumes->lock);
+}
+
+void volumes_stop(struct volumes *volumes)
+{
+	lock_take(&volumes->lock);
+	volumes->stopping = true;
+	while (volumes->starts)
+		cond_wait(&volumes->changed, &volumes->lock);
+	lock_drop(&volumes->lock);
+	volumes_each(volumes, stop, NULL);
+}
+
 void volumes_free(struct volumes *volumes)
 {
 	if (!volumes)
 		return;
-	volumes_each(volumes, detach, NULL);
+	if (!volumes->stopping)
+		volumes_each(volumes, detach, NULL);
 	/* Open files and other namespaces keep a superblock alive, and we are about to go. */
 	if (!wait_for_end(volumes, clock_now_ns() + END_GRACE_NS)) {
-		volumes_each(volumes, cut, NULL);
+		if (!volumes->stopping)
+			volumes_each(volumes, cut, NULL);
 		wait_for_end(volumes, UINT64_MAX);
 	}
 	cond_destroy(&volumes->changed);

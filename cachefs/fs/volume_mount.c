@@ -86,8 +86,7 @@ static int make_identity(struct volume *volume, struct why *why)
 	return 0;
 }
 
-/* A volume that is in no list yet; ret_source is the source with its subdir, malloc'ed. */
-static int make_volume(struct volumes *volumes, const char *source, const char *options,
+int volume_new(struct volumes *volumes, const char *source, const char *options,
 	struct volume **ret, char **ret_source, struct why *why)
 {
 	struct volume *volume = calloc(1, sizeof *volume);
@@ -99,7 +98,12 @@ static int make_volume(struct volumes *volumes, const char *source, const char *
 	list_init(&volume->link);
 	volume->volumes = volumes;
 	volume->refs = 1;
-	r = volume_options_parse(options, &volume->options, why);
+	volume->given_source = strdup(source);
+	volume->given_options = strdup(options ? options : "");
+	if (!volume->given_source || !volume->given_options)
+		r = why_set(why, -ENOMEM, "out of memory");
+	else
+		r = volume_options_parse(options, &volume->options, why);
 	if (!r) {
 		whole = volume->options.subdir ? join_source(source, volume->options.subdir)
 					       : strdup(source);
@@ -168,8 +172,12 @@ static int mount_first(
 	struct volumes *volumes = volume->volumes;
 	int r = probe(volume, source, why);
 
-	if (!r)
+	if (!r && volume_begin_start(volume)) {
 		r = volume_mount_new(volume, mountpoint, why);
+		volume_end_start(volume);
+	} else if (!r) {
+		r = why_set(why, -EAGAIN, "the daemon is just being replaced; try again");
+	}
 	if (!r) {
 		log_info("volume_mounted", "id=%llu source=%s mountpoint=%s",
 			(unsigned long long)volume->id, volume->source, mountpoint);
@@ -298,7 +306,7 @@ int volumes_mount(struct volumes *volumes, const char *source, const char *mount
 	_cleanup_(freep) char *path = NULL, *again = NULL, *whole = NULL;
 	struct volume *volume = NULL;
 	struct busy busy;
-	int r = make_volume(volumes, source, options, &volume, &whole, why);
+	int r = volume_new(volumes, source, options, &volume, &whole, why);
 
 	if (r)
 		return r;

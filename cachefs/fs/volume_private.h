@@ -28,6 +28,9 @@ struct volumes {
 	/* lock; calls under way. They keep each other out: a mount that is being copied is in use,
 	 * and its umount would fail. */
 	unsigned binds, umounts;
+	unsigned starts;              /* lock; superblocks being made: a hand-over waits for them */
+	bool stopping;                /* lock; for a hand-over */
+	struct volumes_keeper keeper; /* constant */
 	struct cache *cache;
 	struct origin_engine *engine;
 	void (*idle)(void *arg);
@@ -40,7 +43,8 @@ struct volume {
 	struct volumes *volumes;
 	_Atomic unsigned refs;
 	uint64_t id;
-	char *source, *identity, *normal; /* constant, and what tells two volumes apart */
+	char *source, *identity, *normal;   /* constant, and what tells two volumes apart */
+	char *given_source, *given_options; /* constant; as they were asked for */
 	struct volume_options options;
 	struct origin *origin;
 	struct tree *tree;
@@ -49,6 +53,7 @@ struct volume {
 	bool hidden;             /* lock; no mount of the whole is left here: nobody joins it */
 	struct mount_id mounted; /* lock */
 	struct fs *fs;           /* lock; NULL before and after */
+	bool being_stopped;      /* lock; the reaper waits with the fs */
 };
 
 struct volume *volume_ref(struct volume *volume);
@@ -62,6 +67,22 @@ bool volume_look_alive(struct volume *volume);
 /* Takes it out of the list; returns with the list's reference. The caller holds the lock. True: it
  * was the last. */
 bool volume_leave_list(struct volume *volume);
+/* A volume that is in no list yet; ret_source is the source with its subdir, malloc'ed. */
+int volume_new(struct volumes *volumes, const char *source, const char *options,
+	struct volume **ret, char **ret_source, struct why *why);
+/* What the fs needs, but for its device; makes the tree. */
+int volume_fs_config(struct volume *volume, struct fs_config *ret, struct why *why);
+/* The fs is started: from here on the reaper owns it and the list's reference. */
+int volume_start_reaper(struct volume *volume, struct fs *fs, struct mount_id id);
+/* Ends an fs that was never given to a reaper. */
+void volume_end_fs(struct volume *volume, struct fs *fs);
+/* True: a superblock may be made or taken over; then volume_end_start. */
+bool volume_begin_start(struct volume *volume);
+void volume_end_start(struct volume *volume);
+/* Tells the keeper, if there is one. device -1: again. */
+int volume_keep(struct volume *volume, const char *mountpoint, struct mount_id id, int device,
+	int table, struct why *why);
+void volume_unkeep(struct volume *volume);
 /* A superblock for a volume in the list; its reaper owns the list's reference after success. */
 int volume_mount_new(struct volume *volume, const char *mountpoint, struct why *why);
 

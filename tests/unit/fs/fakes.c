@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/hash.h"
 #include "base/lock.h"
 
 #define FILES 16
@@ -228,6 +229,21 @@ void tree_forget(struct tree *tree, const char *path)
 	lock_drop(&fakes.lock);
 }
 
+/* A name keeps its cookie. */
+static uint64_t cookie(const struct file *file)
+{
+	uint64_t hash = hash64(file->path, strlen(file->path)) >> 2;
+
+	return hash < LISTING_COOKIE_MIN ? LISTING_COOKIE_MIN : hash;
+}
+
+static int cookie_order(const void *a, const void *b)
+{
+	uint64_t x = cookie(a), y = cookie(b);
+
+	return (x > y) - (x < y);
+}
+
 /* Of the root, whatever the path: all names without a slash. */
 void tree_list_start(struct tree_list *list)
 {
@@ -242,6 +258,7 @@ void tree_list_start(struct tree_list *list)
 			listing->files[listing->count++] = fakes.files[i];
 	}
 	lock_drop(&fakes.lock);
+	qsort(listing->files, listing->count, sizeof listing->files[0], cookie_order);
 	list->listing = listing;
 	list->fresh_ms = FRESH * 1000;
 	list->done(list, 0);
@@ -282,6 +299,20 @@ void listing_get(const struct listing *listing, size_t i, struct listing_entry *
 		.attr = file->attr,
 		.attr_known = file->attr.kind == ORIGIN_FILE && file->attr.version.text[0],
 	};
+}
+
+size_t listing_rank_after(const struct listing *listing, uint64_t after)
+{
+	size_t rank = 0;
+
+	while (rank < listing->count && cookie(&listing->files[rank]) <= after)
+		rank++;
+	return rank;
+}
+
+void listing_place(const struct listing *listing, size_t rank, struct listing_place *ret)
+{
+	*ret = (struct listing_place){rank, cookie(&listing->files[rank])};
 }
 
 /* --- cache --- */

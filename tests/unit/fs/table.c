@@ -104,7 +104,7 @@ static void ceilings(void **state)
 	}
 	assert_int_equal(add(table, 1, "x", ORIGIN_FILE, "v", &node), -ENFILE);
 	assert_int_equal(n, NODES - 2);
-	for (n = 0; !table_add_handle(table, first->id, TABLE_CACHED, 0, &handle);)
+	for (n = 0; !table_add_handle(table, 100 + 2 * n, first->id, TABLE_CACHED, 0, &handle);)
 		n++;
 	assert_int_equal(n, HANDLES - 1);
 	assert_int_equal(table_handles(table), HANDLES - 1);
@@ -119,6 +119,7 @@ static void ceilings(void **state)
 struct model {
 	struct table_node *nodes[NODES];
 	struct table_handle *handles[HANDLES];
+	uint64_t unique;
 };
 
 static void random_step(struct table *table, struct model *model, unsigned *seed)
@@ -141,7 +142,8 @@ static void random_step(struct table *table, struct model *model, unsigned *seed
 	} else if (model->handles[j]) {
 		table_remove_handle(table, model->handles[j]);
 		model->handles[j] = NULL;
-	} else if (table_add_handle(table, node->id, TABLE_PASSTHROUGH, 0, &model->handles[j])) {
+	} else if (table_add_handle(table, ++model->unique, node->id, TABLE_PASSTHROUGH, 0,
+			   &model->handles[j])) {
 		model->handles[j] = NULL;
 	}
 }
@@ -172,7 +174,7 @@ static void half_written(void **state)
 
 	(void)state;
 	assert_int_equal(add(table, 1, "a", ORIGIN_FILE, "v", &node), 0);
-	assert_int_equal(table_add_handle(table, node->id, TABLE_CACHED, 0, &handle), 0);
+	assert_int_equal(table_add_handle(table, 8, node->id, TABLE_CACHED, 0, &handle), 0);
 	handle->sum = 0;
 	handle->node = 12345;
 	assert_int_equal(check_of(table), 0);

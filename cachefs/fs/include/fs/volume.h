@@ -44,6 +44,33 @@ void volume_unref(struct volume *volume);
 void volumes_each(
 	struct volumes *volumes, void (*each)(void *arg, struct volume *volume), void *arg);
 
+/*
+ * Who keeps descriptors beyond this process's life, for a successor; all NULL: nobody. Called
+ * without locks, each call for one volume after the other.
+ */
+struct volumes_keeper {
+	/* device -1: another description of what it has. 0 or -errno, which refuses the mount. */
+	int (*put)(void *arg, uint64_t id, const char *description, int device, int table);
+	void (*drop)(void *arg, uint64_t id);
+	void *arg;
+};
+/* Before the first volume. */
+void volumes_set_keeper(struct volumes *volumes, const struct volumes_keeper *keeper);
+/*
+ * Takes over a volume that another daemon served, who has ended or stopped: description as given to
+ * put. Owns the descriptors, also on failure. Asks the origin nothing. 0 also if the volume has ended
+ * meanwhile (it is dropped). -errno with why: the connection and what the keeper has are as before,
+ * and its requests wait.
+ */
+int volumes_resume(struct volumes *volumes, uint64_t id, const char *description, int device,
+	int table, struct why *why);
+/*
+ * A planned hand-over: no request is read any more, what is parked is left to the successor, new
+ * mounts are refused. Returns when no thread answers requests and no session table changes any more.
+ * volumes_free leaves the mounts alone after it.
+ */
+void volumes_stop(struct volumes *volumes);
+
 struct volume_info {
 	uint64_t id;                             /* unique in the daemon's life */
 	const char *source, *identity, *options; /* the volume's */

@@ -1,0 +1,139 @@
+#include "sweep.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/work.h"
+#include "fs.h"
+
+#define EVERY_NS (60 * NS_PER_SEC)
+#define AT_ONCE  256
+/* The kernel counts ids up, so one that was given out and not noted is near the last that was. */
+#define BACKING_MARGIN 4096
+
+static int int_order(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+
+	return (x > y) - (x < y);
+}
+
+int sweep_backing(struct fs *fs)
+{
+	int last = table_last_backing(fs->table), id;
+	int from = last > BACKING_MARGIN ? last - BACKING_MARGIN : 1;
+	int to = last < INT_MAX - BACKING_MARGIN ? last + BACKING_MARGIN : INT_MAX - 1;
+	_cleanup_(freep) int *owned = NULL;
+	size_t n;
+	int r = nodes_backing_ids(&fs->nodes, &owned, &n);
+
+	if (r)
+		return r;
+	qsort(owned, n, sizeof *owned, int_order);
+	for (id = from; id <= to; id++) {
+		if (!bsearch(&id, owned, n, sizeof *owned, int_order))
+			session_backing_close(fs->session, id);
+	}
+	while ((id = table_closing_take(fs->table))) {
+		if (!bsearch(&id, owned, n, sizeof *owned, int_order))
+			session_backing_close(fs->session, id);
+	}
+	return 0;
+}
+
+/* The kernel has no inode of it: nothing of it is open, and nobody will forget it. */
+static void drop_node(struct fs *fs, struct node *node)
+{
+	struct handle *handle;
+
+	while ((handle = handles_take_of(&fs->handles, node))) {
+		fs_unclaim(fs, node, handle->mode);
+		handle_put(&fs->handles, handle);
+	}
+	node_put(&fs->nodes, node);
+}
+
+void sweep_nodes(struct fs *fs)
+{
+	struct doubt doubts[AT_ONCE];
+	uint64_t dropped = 0;
+	uint32_t at = 0;
+	size_t n;
+
+	while ((n = nodes_pick_doubtful(&fs->nodes, &at, doubts, AT_ONCE))) {
+		for (size_t i = 0; i < n; i++) {
+			struct node *node = NULL;
+
+			if (session_probe_node(fs->session, doubts[i].id) == -ENOENT)
+				node = nodes_take_unknown(&fs->nodes, &doubts[i]);
+			if (!node)
+				continue;
+			drop_node(fs, node);
+			dropped++;
+		}
+	}
+	table_drop_old_results(fs->table);
+	if (dropped)
+		log_info("nodes_swept", "count=%llu", (unsigned long long)dropped);
+}
+
+static void *sweep(void *arg)
+{
+	struct fs *fs = arg;
+	struct sweeper *sweeper = &fs->sweeper;
+
+	lock_take(&sweeper->lock);
+	while (!sweeper->ending) {
+		if (cond_wait_until(&sweeper->changed, &sweeper->lock, clock_now_ns() + EVERY_NS) !=
+			-ETIMEDOUT)
+			continue;
+		lock_drop(&sweeper->lock);
+		sweep_nodes(fs);
+		lock_take(&sweeper->lock);
+	}
+	sweeper->running = false;
+	cond_broadcast(&sweeper->changed);
+	lock_drop(&sweeper->lock);
+	return NULL;
+}
+
+void sweeper_init(struct sweeper *sweeper)
+{
+	*sweeper = (struct sweeper){0};
+	lock_init(&sweeper->lock);
+	cond_init(&sweeper->changed);
+}
+
+int sweeper_start(struct sweeper *sweeper, struct fs *fs)
+{
+	int r;
+
+	lock_take(&sweeper->lock);
+	r = thread_start(&sweeper->thread, "cachefs-sweep", sweep, fs);
+	sweeper->started = sweeper->running = !r;
+	lock_drop(&sweeper->lock);
+	return r;
+}
+
+void sweeper_end(struct sweeper *sweeper)
+{
+	lock_take(&sweeper->lock);
+	sweeper->ending = true;
+	cond_broadcast(&sweeper->changed);
+	while (sweeper->running)
+		cond_wait(&sweeper->changed, &sweeper->lock);
+	lock_drop(&sweeper->lock);
+}
+
+void sweeper_free(struct sweeper *sweeper)
+{
+	if (sweeper->started)
+		pthread_join(sweeper->thread, NULL);
+	cond_destroy(&sweeper->changed);
+	lock_destroy(&sweeper->lock);
+}
