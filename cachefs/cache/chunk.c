@@ -140,7 +140,8 @@ static void keep_failed(struct chunk *chunk)
 	struct object *object = chunk->object;
 
 	leave_resident(chunk);
-	atomic_fetch_add(&object->cache->counters.uncached_bytes, chunk->size_bytes);
+	if (!chunk->again)
+		atomic_fetch_add(&object->cache->counters.uncached_bytes, chunk->size_bytes);
 	lock_take(&object->lock);
 	chunk_state_set(object, chunk->index, CHUNK_ABSENT);
 	chunk_detach(chunk);
@@ -217,9 +218,27 @@ static void keep_run(struct job *job)
 void chunk_keep(struct chunk *chunk)
 {
 	chunk->sum = hash64(chunk->buffer->bytes, chunk->size_bytes);
-	pool_buffer_fetched(chunk->buffer);
+	if (!chunk->again)
+		pool_buffer_fetched(chunk->buffer);
 	chunk->job.run = keep_run;
 	work_post(chunk->object->cache->keeps, &chunk->job);
+}
+
+struct chunk *chunk_keep_again(struct object *object, uint32_t index, struct pool_buffer *buffer)
+{
+	struct chunk *chunk;
+
+	check(lock_held(&object->lock));
+	if (object->unkept || !space_has_hope(object->cache))
+		return NULL;
+	chunk = chunk_begin(object, index, PHASE_KEEP);
+	if (!chunk)
+		return NULL;
+	chunk_state_set(object, index, CHUNK_FETCHING);
+	chunk->buffer = pool_buffer_ref(buffer);
+	chunk->filled = chunk->size_bytes;
+	chunk->again = true;
+	return chunk;
 }
 
 /* --- out of the store --- */

@@ -100,6 +100,7 @@ struct chunk {
 	struct job job;
 	struct list queued; /* in the commit queue */
 	bool drop;          /* in the commit queue: to be taken out rather than put in */
+	bool again;         /* its bytes were in memory since an earlier try to keep them failed */
 };
 
 struct resident_entry {
@@ -232,6 +233,9 @@ void chunk_drop(struct chunk *chunk);
 void chunk_load(struct chunk *chunk);
 /* The chunk's buffer is full: its checksum is taken, and it is brought to the store. */
 void chunk_keep(struct chunk *chunk);
+/* A chunk that is in memory only, since the store had no place for it. What chunk_keep is to be
+ * called for, without the lock, or NULL when there is no hope yet. Lock held. */
+struct chunk *chunk_keep_again(struct object *object, uint32_t index, struct pool_buffer *buffer);
 
 /* read.c */
 /* Gives each piece in list its bytes out of buffer, or an error, and finishes reads that have all.
@@ -312,6 +316,8 @@ int space_init(struct cache *cache, const char *capacity, struct why *why);
 bool space_try_take(struct cache *cache, uint64_t bytes);
 /* The same, evicting what can be evicted. Blocks. */
 bool space_take(struct cache *cache, uint64_t bytes);
+/* False for a moment after there was none to be had. */
+bool space_has_hope(struct cache *cache);
 void space_give(struct cache *cache, uint64_t bytes);
 /* Corrects what was taken to what the disk uses. */
 void space_correct(struct cache *cache, uint64_t before_bytes, uint64_t now_bytes);

@@ -126,8 +126,9 @@ static bool chunk_here(struct object *object, uint32_t index)
 	       resident_has(&object->cache->resident, object->id, index);
 }
 
-/* What the piece's chunk has for it now. object.lock held. */
-static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_load)
+/* What the piece's chunk has for it now; ret_chunk: of PIECE_LOAD, and with PIECE_READY one to be
+ * kept, or NULL. object.lock held. */
+static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_chunk)
 {
 	struct object *object = piece->read->reader->object;
 	struct chunk *chunk = chunk_busy(object, piece->chunk);
@@ -145,8 +146,11 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_l
 		return PIECE_WAITS;
 	}
 	piece->buffer = resident_get(&object->cache->resident, object->id, piece->chunk);
-	if (piece->buffer)
+	if (piece->buffer) {
+		if (chunk_state_of(object, piece->chunk) == CHUNK_ABSENT)
+			*ret_chunk = chunk_keep_again(object, piece->chunk, piece->buffer);
 		return PIECE_READY;
+	}
 	if (chunk_state_of(object, piece->chunk) == CHUNK_ABSENT)
 		return PIECE_FETCH;
 	check(!piece_arrives(piece));
@@ -156,7 +160,7 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_l
 	chunk->sum = object->groups[piece->chunk / INDEX_GROUP_CHUNKS]
 			     ->sum[piece->chunk % INDEX_GROUP_CHUNKS];
 	list_append(&chunk->waiters, &piece->link);
-	*ret_load = chunk;
+	*ret_chunk = chunk;
 	return PIECE_LOAD;
 }
 
@@ -169,16 +173,18 @@ static void piece_start(struct read_piece *piece, uint32_t count)
 	int r = object_load_group(object, piece->chunk / INDEX_GROUP_CHUNKS);
 
 	while (r >= 0) {
-		struct chunk *load = NULL;
+		struct chunk *chunk = NULL;
 		enum piece_step step;
 
 		lock_take(&object->lock);
-		step = piece_look(piece, &load);
+		step = piece_look(piece, &chunk);
 		lock_drop(&object->lock);
+		if (step == PIECE_READY && chunk)
+			chunk_keep(chunk);
 		if (step == PIECE_READY)
 			piece_finish(piece, piece->buffer, 0);
 		if (step == PIECE_LOAD)
-			chunk_load(load);
+			chunk_load(chunk);
 		if (step != PIECE_FETCH)
 			return;
 		read->stalled = true;

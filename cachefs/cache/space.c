@@ -155,6 +155,17 @@ bool space_take(struct cache *cache, uint64_t bytes)
 	return true;
 }
 
+bool space_has_hope(struct cache *cache)
+{
+	struct space *space = &cache->space;
+	bool hopeful;
+
+	lock_take(&space->lock);
+	hopeful = clock_now_ns() >= space->hopeless_until_ns;
+	lock_drop(&space->lock);
+	return hopeful;
+}
+
 void space_give(struct cache *cache, uint64_t bytes)
 {
 	space_correct(cache, bytes, 0);
