@@ -101,7 +101,7 @@ void chunk_drop(struct chunk *chunk)
 	chunk_state_set(object, chunk->index, CHUNK_EVICTING);
 	chunk->phase = PHASE_DROP;
 	chunk->drop = true;
-	object->complete = object->verified = false;
+	object->complete = false;
 	object->pending_drops++;
 }
 

@@ -120,7 +120,6 @@ static int batch_put(struct batch *batch, struct index_txn *txn)
 	if (batch->completes) {
 		record.object.disk_bytes = batch->state.disk_bytes;
 		record.object.ctime_ns = batch->state.ctime_ns;
-		record.object.verified_epoch = index_epoch(object->cache->index);
 	}
 	return index_put_object(txn, object->id, &record);
 }
@@ -183,7 +182,6 @@ static void batch_finish(struct batch *batch, int error)
 			space_correct(object->cache, object->disk_bytes, batch->state.disk_bytes);
 			object->disk_bytes = batch->state.disk_bytes;
 			object->ctime_ns = batch->state.ctime_ns;
-			object->verified = true;
 		}
 	}
 	while ((link = list_pop(&batch->chunks))) {

@@ -87,7 +87,8 @@ static struct object *object_new(
 	object->mtime_ns = attr->mtime_ns;
 	object->version = attr->version;
 	object->n_chunks = (uint32_t)n_chunks;
-	object->complete = object->verified = !n_chunks;
+	object->complete = !n_chunks;
+	object->verified = true;
 	object->name = strdup(name);
 	object->groups = calloc((n_chunks + INDEX_GROUP_CHUNKS - 1) / INDEX_GROUP_CHUNKS + 1,
 		sizeof(struct group *));
@@ -327,8 +328,8 @@ static void load_record(struct object *object)
 	object->opened_wall_ns = record.object.opened_wall_ns;
 	object->ctime_ns = record.object.ctime_ns;
 	object->complete = record.object.complete;
-	object->verified =
-		record.object.complete && record.object.verified_epoch == index_epoch(cache->index);
+	object->verified = !record.object.n_present ||
+			   record.object.verified_epoch == index_epoch(cache->index);
 	lock_drop(&object->lock);
 }
 

@@ -64,7 +64,10 @@ struct object {
 	struct cond raw_made;    /* lock */
 	bool has_record;         /* lock */
 	bool unkept;             /* set while loading: nothing of it goes to the store */
-	bool complete, verified; /* lock */
+	bool complete; /* lock */
+	/* lock; since the machine last went down in use, every byte in the store was written, or
+	 * checked, by us */
+	bool verified;
 	bool verifying;          /* lock */
 	bool changed;            /* lock; the origin said that this version is gone */
 	uint32_t n_present;      /* lock; as in the index */

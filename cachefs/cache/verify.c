@@ -42,7 +42,8 @@ static bool chunk_checkable(struct object *object, uint32_t index, uint64_t *ret
 	return checkable;
 }
 
-static void chunk_found_bad(struct object *object, uint32_t index)
+/* False: it can't be dropped, since somebody reads it. */
+static bool chunk_found_bad(struct object *object, uint32_t index)
 {
 	struct chunk *chunk = NULL;
 
@@ -59,11 +60,13 @@ static void chunk_found_bad(struct object *object, uint32_t index)
 	atomic_fetch_add(&object->cache->counters.checksum_failures, 1);
 	if (chunk)
 		commit_chunk(object->cache, chunk);
+	return chunk;
 }
 
 /* Bad chunks of one object, for the repair. Cut at a number that only a lost disk reaches. */
 #define BAD_MAX 65536
 struct bad_chunks {
+	bool some_left; /* not all were dropped */
 	size_t n;
 	uint32_t *chunks; /* BAD_MAX, or NULL when nobody repairs */
 };
@@ -88,7 +91,7 @@ static int verify_chunks(struct object *object, struct raw *raw, uint8_t *memory
 		result->bytes += size_bytes;
 		if (chunk_right(raw, memory, (uint64_t)i * CHUNK_SIZE, size_bytes, sum))
 			continue;
-		chunk_found_bad(object, i);
+		list->some_left |= !chunk_found_bad(object, i);
 		bad++;
 		if (list->chunks && list->n < BAD_MAX)
 			list->chunks[list->n++] = i;
@@ -97,6 +100,20 @@ static int verify_chunks(struct object *object, struct raw *raw, uint8_t *memory
 		snprintf(result->first_bad, sizeof result->first_bad, "%s", object->name);
 	result->bad_chunks += bad;
 	return 0;
+}
+
+/* What is there in part was checked; what is still to come will be written by us. True also when
+ * there is nothing more to do: a chunk is absent, or soon will be. */
+static bool note_verified_part(struct object *object)
+{
+	bool part;
+
+	lock_take(&object->lock);
+	part = !object->complete || object->pending_drops;
+	if (part)
+		object->verified = true;
+	lock_drop(&object->lock);
+	return part;
 }
 
 /* All chunks were right: the file as it is now is what passthrough may be granted on. */
@@ -149,7 +166,7 @@ static int verify_object(
 	r = raw_stat(raw, &before);
 	if (!r)
 		r = verify_chunks(object, raw, memory, list, result);
-	if (!r && result->bad_chunks == bad)
+	if (!r && !list->some_left && !note_verified_part(object) && result->bad_chunks == bad)
 		record_verified(object, &before);
 	munmap(memory, CHUNK_SIZE);
 	commit_flush(object->cache);

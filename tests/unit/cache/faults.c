@@ -212,30 +212,6 @@ static void fill_and_close(struct rig *rig, uint64_t size_bytes, char **ret_raw_
 	handle_close(&handle);
 }
 
-static void flip(const char *path, uint64_t offset)
-{
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-	uint8_t byte;
-
-	assert_true(fd >= 0);
-	assert_int_equal(pread(fd, &byte, 1, (off_t)offset), 1);
-	byte ^= 0x10;
-	assert_int_equal(pwrite(fd, &byte, 1, (off_t)offset), 1);
-	close(fd);
-}
-
-static void wait_verified(struct handle *handle)
-{
-	bool verifying;
-
-	do {
-		lock_take(&handle->object->lock);
-		verifying = handle->object->verifying;
-		lock_drop(&handle->object->lock);
-		sched_yield();
-	} while (verifying);
-}
-
 /* Right bytes, and in the end a file that passthrough may have again. */
 static void read_and_recover(struct rig *rig, uint64_t expected_bytes)
 {
@@ -248,7 +224,7 @@ static void read_and_recover(struct rig *rig, uint64_t expected_bytes)
 	assert_int_equal(read_whole(&handle, 300000), 0);
 	assert_int_equal(world_counts(rig->world).get_bytes - before, expected_bytes);
 	if (object_backing_fd(handle.object) < 0) {
-		wait_verified(&handle);
+		handle_wait_verified(&handle);
 		assert_true(object_backing_fd(handle.object) >= 0);
 	}
 	handle_close(&handle);
@@ -261,8 +237,8 @@ static void flipped_while_closed(void **state)
 
 	fill_and_close(rig, 5 * MIB + 9, &path);
 	rig_stop(rig);
-	flip(path, 3 * MIB + 77);
-	flip(path, 5 * MIB + 8);
+	flip_byte(path, 3 * MIB + 77);
+	flip_byte(path, 5 * MIB + 8);
 	rig_start(rig);
 	read_and_recover(rig, MIB + 9);
 	assert_int_equal(rig_stats(rig).checksum_failures, 2);
@@ -278,10 +254,10 @@ static void flipped_while_open(void **state)
 	fill_and_close(rig, 5 * MIB + 9, &path);
 	handle_open(rig, "o", &handle);
 	assert_true(object_backing_fd(handle.object) >= 0);
-	flip(path, 2 * MIB);
+	flip_byte(path, 2 * MIB);
 	/* Somebody else's write is seen, and what it wrote is not passed through. */
 	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
-	wait_verified(&handle);
+	handle_wait_verified(&handle);
 	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
 	assert_int_equal(rig_stats(rig).checksum_failures, 1);
 	read_and_recover(rig, MIB);
@@ -298,10 +274,10 @@ static void touched_while_open(void **state)
 
 	fill_and_close(rig, 5 * MIB, &path);
 	handle_open(rig, "o", &handle);
-	flip(path, 1000);
-	flip(path, 1000);
+	flip_byte(path, 1000);
+	flip_byte(path, 1000);
 	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
-	wait_verified(&handle);
+	handle_wait_verified(&handle);
 	assert_true(object_backing_fd(handle.object) >= 0);
 	handle_close(&handle);
 	rig_restart(rig);
@@ -335,7 +311,7 @@ static void truncated_while_open(void **state)
 	handle_open(rig, "o", &handle);
 	assert_int_equal(truncate(path, 2 * MIB + 100), 0);
 	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
-	wait_verified(&handle);
+	handle_wait_verified(&handle);
 	read_and_recover(rig, 3 * MIB);
 	handle_close(&handle);
 	free(path);
@@ -390,7 +366,7 @@ static void punched_while_open(void **state)
 	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, MIB, 4096), 0);
 	close(fd);
 	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
-	wait_verified(&handle);
+	handle_wait_verified(&handle);
 	read_and_recover(rig, MIB);
 	handle_close(&handle);
 	free(path);
@@ -436,15 +412,15 @@ static void verify_and_repair(void **state)
 	assert_int_equal(result.chunks, 6);
 	assert_int_equal(result.bytes, 5 * MIB + 9);
 	assert_int_equal(result.bad_chunks, 0);
-	flip(path, 2 * MIB);
-	flip(path, 4 * MIB);
+	flip_byte(path, 2 * MIB);
+	flip_byte(path, 4 * MIB);
 	result = (struct verify_result){0};
 	assert_int_equal(
 		cache_object_verify(rig->cache, rig->origin, "o", &attr, true, &result), 0);
 	assert_int_equal(result.bad_chunks, 2);
 	assert_int_equal(result.repaired_chunks, 2);
 	assert_string_equal(result.first_bad, "fake://world/o");
-	flip(path, 0);
+	flip_byte(path, 0);
 	result = (struct verify_result){0};
 	assert_int_equal(cache_verify_all(rig->cache, &result), 0);
 	assert_int_equal(result.objects, 1);
@@ -467,7 +443,7 @@ static void repair_without_an_origin(void **state)
 
 	fill_and_close(rig, 2 * MIB, &path);
 	attr = world_attr(rig->world, "o");
-	flip(path, 0);
+	flip_byte(path, 0);
 	world_fail_gets(rig->world, NULL, -EIO, 0, 1);
 	assert_int_equal(
 		cache_object_verify(rig->cache, rig->origin, "o", &attr, true, &result), -EIO);

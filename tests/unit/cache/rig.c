@@ -1,11 +1,17 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "internal.h"
 
 struct open_parts {
 	struct list link;
@@ -97,6 +103,30 @@ void rig_stop(struct rig *rig)
 {
 	cache_free(rig->cache);
 	rig->cache = NULL;
+}
+
+/* In a process of its own, which ends without the index's clean mark, in a boot that was another. */
+void rig_machine_crash(struct rig *rig)
+{
+	char *dir, *boot_id;
+	struct index *index;
+	int status;
+	pid_t pid;
+	FILE *file;
+
+	rig_stop(rig);
+	check(asprintf(&dir, "%s/store/index", rig->dir) > 0);
+	check(asprintf(&boot_id, "%s/boot_id", rig->dir) > 0);
+	file = fopen(boot_id, "we");
+	check(file && fputs("00000000-0000-4000-8000-000000000001\n", file) >= 0);
+	check(!fclose(file));
+	pid = fork();
+	check(pid >= 0);
+	if (!pid)
+		_exit(index_open_booted(dir, 1ull << 30, boot_id, &index, NULL) ? 1 : 0);
+	check(waitpid(pid, &status, 0) == pid && status == 0);
+	free(dir);
+	free(boot_id);
 }
 
 void rig_drop_memory(struct rig *rig)
@@ -234,6 +264,30 @@ char *handle_raw_path(const struct handle *handle)
 	id128_to_hex(id, hex);
 	check(asprintf(&path, "%s/store/raw/%.2s/%s", handle->rig->dir, hex, hex) > 0);
 	return path;
+}
+
+void handle_wait_verified(const struct handle *handle)
+{
+	bool verifying;
+
+	do {
+		lock_take(&handle->object->lock);
+		verifying = handle->object->verifying;
+		lock_drop(&handle->object->lock);
+		sched_yield();
+	} while (verifying);
+}
+
+void flip_byte(const char *path, uint64_t offset)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	uint8_t byte;
+
+	check(fd >= 0);
+	check(pread(fd, &byte, 1, (off_t)offset) == 1);
+	byte ^= 0x10;
+	check(pwrite(fd, &byte, 1, (off_t)offset) == 1);
+	close(fd);
 }
 
 /* --- reads --- */

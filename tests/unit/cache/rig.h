@@ -37,6 +37,8 @@ static inline void rig_restart(struct rig *rig)
 	rig_stop(rig);
 	rig_start(rig);
 }
+/* Stops the cache, and leaves the store as the machine does when it goes down in use. */
+void rig_machine_crash(struct rig *rig);
 /* No buffer answers for the store any more. */
 void rig_drop_memory(struct rig *rig);
 struct cache_stats rig_stats(struct rig *rig);
@@ -62,6 +64,10 @@ void handle_close(struct handle *handle);
 int open_error(struct rig *rig, const char *path, struct origin_attr attr);
 /* The raw file's path; malloc'ed. */
 char *handle_raw_path(const struct handle *handle);
+/* Waits until no verification of the object is under way. */
+void handle_wait_verified(const struct handle *handle);
+/* Changes one bit of a file. */
+void flip_byte(const char *path, uint64_t offset);
 /* Waits until every chunk that is on its way to the store is there or given up. */
 void rig_settle(struct rig *rig);
 
