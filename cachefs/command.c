@@ -1,6 +1,7 @@
 #include "command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,17 @@ int command_misused(const struct command *command, const char *format, ...)
 	va_end(args);
 	fprintf(stderr, "; see `cachefs %s --help`\n", command->name);
 	return STATUS_USAGE;
+}
+
+bool command_fd(const char *text, int *ret)
+{
+	char *end;
+	long fd = strtol(text, &end, 10);
+
+	if (!*text || *end || fd < 0 || fd > 1 << 20 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0)
+		return false;
+	*ret = (int)fd;
+	return true;
 }
 
 static json_t *target(const char *argument, struct why *why)

@@ -27,10 +27,12 @@ int cmd_unpin(const struct command *command, int argc, char **argv);
 int cmd_evict(const struct command *command, int argc, char **argv);
 int cmd_verify(const struct command *command, int argc, char **argv);
 int cmd_serve(const struct command *command, int argc, char **argv);
+int cmd_hold(const struct command *command, int argc, char **argv);
+int cmd_upgrade(const struct command *command, int argc, char **argv);
 int cmd_doctor(const struct command *command, int argc, char **argv);
 
 extern const char mount_help[], umount_help[], status_help[], pin_help[], unpin_help[],
-	evict_help[], verify_help[], serve_help[], doctor_help[];
+	evict_help[], verify_help[], serve_help[], hold_help[], upgrade_help[], doctor_help[];
 
 /* What getopt_long returns for options without a letter. */
 enum {
@@ -54,6 +56,9 @@ int command_failed(const struct why *why);
 /* The same with a hint at --help. Returns STATUS_USAGE. */
 int command_misused(const struct command *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* A descriptor that was inherited; from now on it is closed at exec. False: it is not open. */
+bool command_fd(const char *text, int *ret);
 
 /* {"targets": […]} of the arguments, absolute where they are paths; NULL with why. */
 json_t *command_targets(int count, char **arguments, struct why *why);

@@ -14,6 +14,8 @@ static const struct command commands[] = {
 	{"evict", evict_help, cmd_evict},
 	{"verify", verify_help, cmd_verify},
 	{"serve", serve_help, cmd_serve},
+	{"hold", hold_help, cmd_hold},
+	{"upgrade", upgrade_help, cmd_upgrade},
 	{"doctor", doctor_help, cmd_doctor},
 };
 
@@ -28,7 +30,10 @@ static const char help[] =
 	"  unpin    let them be evicted again\n"
 	"  evict    give the space of cached files back\n"
 	"  verify   check stored bytes against their checksums\n"
-	"  serve    the daemon in the foreground (mount starts it by itself)\n"
+	"  hold     the daemon with a keeper, so that mounts outlive it (mount starts it by "
+	"itself)\n"
+	"  serve    the daemon alone\n"
+	"  upgrade  a newer binary takes over from the running daemon\n"
 	"  doctor   look for what is missing on this machine; changes nothing\n"
 	"\n"
 	"Each takes --help. Exit status: 0 done, 1 failed, 2 wrong use.\n"

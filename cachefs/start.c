@@ -12,9 +12,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "hold/upgrade.h"
 #include "paths.h"
 
 /* Opening a large store takes a second or two; much more is a disk in trouble. */
@@ -57,7 +59,10 @@ static int take_lock(const char *name, int *ret_fd, struct why *why)
 	int r;
 
 	if (fd < 0)
-		return why_set(why, -errno, "can't open %s: %s", name, strerror(errno));
+		return why_set(why, -errno,
+			"can't open %s: %s; run as root, or name another socket with --control or "
+			"CACHEFS_CONTROL",
+			name, strerror(errno));
 	do {
 		r = flock(fd, LOCK_EX);
 	} while (r < 0 && errno == EINTR);
@@ -144,8 +149,8 @@ static int wait_ready(int fd, pid_t pid, const char *log_name, struct why *why)
 
 	if (read_ready(fd, text, sizeof text) && text[0] == '\n')
 		return 0;
-	/* It has failed or will never be ready. */
-	kill(pid, SIGKILL);
+	/* It has failed or will never be ready: the keeper, whose group it is, and its daemon. */
+	kill(-pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	if (text[0])
@@ -158,7 +163,7 @@ static int start(const struct client *client, const char *store, const char *siz
 {
 	/* The daemon's working directory is another one. */
 	_cleanup_(freep) char *socket = path_resolved(client->socket);
-	const char *const argv[] = {"cachefs", "serve", "--exit-when-idle", "--ready-fd", "3",
+	const char *const argv[] = {"cachefs", "hold", "--exit-when-idle", "--ready-fd", "3",
 		"--control", socket, "--store", store, size ? "--size" : NULL, size, NULL};
 	int pipe_fds[2], r;
 	pid_t pid;
@@ -173,6 +178,28 @@ static int start(const struct client *client, const char *store, const char *siz
 	return r;
 }
 
+/* A keeper that listens is just replacing its daemon, or ending with it. */
+static int find_daemon(const struct client *client, struct why *why)
+{
+	const struct timespec pause = {.tv_nsec = 20 * NS_PER_MS};
+	uint64_t deadline_ns = clock_now_ns() + START_TIMEOUT_S * NS_PER_SEC;
+	_cleanup_(freep) char *keeper = hold_socket(client->socket);
+	int r;
+
+	if (!keeper)
+		return why_set(why, -ENOMEM, "no memory");
+	for (;;) {
+		r = client_call(client, "GET", "/v1/features", NULL, NULL, why);
+		if (!client_no_daemon(r) || !hold_alive(keeper))
+			return r;
+		if (clock_now_ns() >= deadline_ns)
+			return why_set(why, -ETIMEDOUT,
+				"the daemon on %s does not come back; its keeper's log says why",
+				client->socket);
+		nanosleep(&pause, NULL);
+	}
+}
+
 int start_daemon(const struct client *client, const char *store, const char *size, struct why *why)
 {
 	_cleanup_(free_files) struct files files = {0};
@@ -184,6 +211,6 @@ int start_daemon(const struct client *client, const char *store, const char *siz
 	if (r)
 		return r;
 	/* Whoever held the lock before may have started it. */
-	r = client_call(client, "GET", "/v1/features", NULL, NULL, why);
+	r = find_daemon(client, why);
 	return client_no_daemon(r) ? start(client, store, size, files.log, why) : r;
 }

@@ -2,6 +2,8 @@
 #include "private.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,7 @@ static int start(struct cache *cache, const struct cache_config *config, struct 
 {
 	uint64_t memory = config->memory_bytes ? config->memory_bytes : MEMORY_DEFAULT;
 	size_t n_buffers = memory / POOL_BUFFER_SIZE < 8 ? 8 : memory / POOL_BUFFER_SIZE;
-	int r = store_open(config->store_dir, &cache->store, why);
+	int r = store_open(config->store_dir, config->lock_wait_ms, &cache->store, why);
 
 	if (r)
 		return r;
@@ -69,6 +71,18 @@ int cache_new(const struct cache_config *config, struct cache **ret, struct why 
 	}
 	*ret = cache;
 	return 0;
+}
+
+int cache_check(const char *dir, struct why *why)
+{
+	char index_dir[PATH_MAX];
+	int r = store_check(dir, why);
+
+	if (r)
+		return r;
+	if ((size_t)snprintf(index_dir, sizeof index_dir, "%s/index", dir) >= sizeof index_dir)
+		return why_set(why, -ENAMETOOLONG, "store %s: the path is too long", dir);
+	return index_check(index_dir, why);
 }
 
 static void wait_for_chunks(struct cache *cache)

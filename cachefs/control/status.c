@@ -39,18 +39,26 @@ int handle_features(
 	return *ret ? 0 : why_set(why, -ENOMEM, "no memory");
 }
 
+static json_t *keeper_json(const struct control_keeper *keeper)
+{
+	return keeper->pid ? json_pack("{s:i, s:i, s:s}", "pid", keeper->pid, "restarts",
+				     (int)keeper->restarts, "last_exit", keeper->last_exit)
+			   : json_null();
+}
+
 static json_t *daemon_json(const struct control *control)
 {
 	struct process_usage usage;
 
 	process_usage(&usage);
-	return json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "pid", (int)getpid(),
-		"version", CACHEFS_VERSION, "uptime_s",
+	return json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:i, s:i, s:o, s:o}", "pid",
+		(int)getpid(), "version", CACHEFS_VERSION, "uptime_s",
 		(double)(clock_now_ns() - control->started_ns) / 1e9, "rss_bytes",
 		integer(usage.rss_bytes), "rss_anon_bytes", integer(usage.anon_bytes),
 		"rss_shmem_bytes", integer(usage.shmem_bytes), "rss_file_bytes",
 		integer(usage.file_bytes), "threads", (int)usage.threads, "fds", (int)usage.fds,
-		"features", features_json(control->config.volumes));
+		"features", features_json(control->config.volumes), "keeper",
+		keeper_json(&control->config.keeper));
 }
 
 static json_t *store_json(const struct control *control, const struct cache_stats *stats)

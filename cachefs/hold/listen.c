@@ -36,7 +36,7 @@ void listen_stop(struct keeper *keeper)
 {
 	if (keeper->listener < 0)
 		return;
-	unlink(keeper->config->socket);
+	/* Its name stays: it may be the next keeper's by now. */
 	close(keeper->listener);
 	keeper->listener = -1;
 }

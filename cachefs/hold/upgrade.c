@@ -159,7 +159,7 @@ static void start_next(struct keeper *keeper)
 void upgrade_checked(struct keeper *keeper, int status)
 {
 	struct upgrade *upgrade = &keeper->upgrade;
-	char reason[sizeof upgrade->said + 64];
+	char reason[sizeof upgrade->said + 128];
 
 	upgrade->checker = 0;
 	if (upgrade->output >= 0)

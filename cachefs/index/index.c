@@ -193,6 +193,27 @@ int index_open_booted(const char *dir, uint64_t map_bytes, const char *boot_id_p
 	return 0;
 }
 
+int index_check(const char *dir, struct why *why)
+{
+	struct index index = {0};
+	int e = mdb_env_create(&index.env), r;
+
+	if (e)
+		return env_why(lmdb_error(e), dir, why);
+	e = mdb_env_set_maxdbs(index.env, 4);
+	if (!e)
+		e = mdb_env_open(index.env, dir, MDB_RDONLY | MDB_NOTLS, 0);
+	r = lmdb_error(e);
+	if (r == 0)
+		r = meta_check(&index, dir, why);
+	else if (r == -ENOENT)
+		r = 0;
+	else
+		env_why(r, dir, why);
+	mdb_env_close(index.env);
+	return r;
+}
+
 int index_open(const char *dir, uint64_t map_bytes, struct index **ret, struct why *why)
 {
 	return index_open_booted(dir, map_bytes, "/proc/sys/kernel/random/boot_id", ret, why);

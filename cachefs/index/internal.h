@@ -64,6 +64,8 @@ void boot_id_read(const char *path, uint8_t ret[BOOT_ID_SIZE]);
 /* Opens or makes the databases, finds out about a crash and writes, durably, that the index is in
  * use. index->env is open. dir is for the text. */
 int meta_start(struct index *index, const char *dir, struct why *why);
+/* index->env is open, for reading. Changes nothing. */
+int meta_check(struct index *index, const char *dir, struct why *why);
 /* Writes, durably, that the index was closed. */
 int meta_stop(struct index *index);
 int disk_total_get(struct index *index, MDB_txn *txn, uint64_t *ret);

@@ -177,10 +177,8 @@ static int start(struct index *index)
 	return lmdb_error(mdb_txn_commit(txn));
 }
 
-int meta_start(struct index *index, const char *dir, struct why *why)
+static int meta_why(int r, const char *dir, struct why *why)
 {
-	int r = start(index);
-
 	if (r == -EPROTONOSUPPORT)
 		return why_set(why, r,
 			"index %s: was made by another version of cachefs, this one knows format "
@@ -193,11 +191,31 @@ int meta_start(struct index *index, const char *dir, struct why *why)
 			"start "
 			"with an empty one",
 			dir);
-	if (r < 0)
-		return why_set(why, r,
-			"index %s: can't be written: %s; check the disk and the room there", dir,
-			strerror(-r));
-	return 0;
+	return why_set(why, r, "index %s: can't be used: %s; check the disk and the room there",
+		dir, strerror(-r));
+}
+
+int meta_start(struct index *index, const char *dir, struct why *why)
+{
+	int r = start(index);
+
+	return r < 0 ? meta_why(r, dir, why) : 0;
+}
+
+int meta_check(struct index *index, const char *dir, struct why *why)
+{
+	struct state state;
+	MDB_txn *txn;
+	int e = mdb_txn_begin(index->env, NULL, MDB_RDONLY, &txn);
+	int r = lmdb_error(e);
+
+	if (e)
+		return meta_why(r, dir, why);
+	e = mdb_dbi_open(txn, "meta", 0, &index->meta);
+	/* A new one, in which nothing is written yet. */
+	r = e == MDB_NOTFOUND ? 0 : e ? lmdb_error(e) : state_get(index, txn, &state);
+	mdb_txn_abort(txn);
+	return r < 0 ? meta_why(r, dir, why) : 0;
 }
 
 int meta_stop(struct index *index)

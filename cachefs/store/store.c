@@ -8,14 +8,18 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "internal.h"
 
 /* An index and a few files: less than this is no cache. Only asked when a store is made, since a
  * full one goes on serving what it has. */
 #define MINIMAL_BYTES (16ull << 20)
+
+#define LOCK_PAUSE_MS 5
 
 #define PROBE_NAME "probe"
 #define PROBE_SIZE 4096u
@@ -106,11 +110,26 @@ static int write_pid(int fd)
 	return n == LOCK_TEXT_SIZE ? 0 : -ENOSPC;
 }
 
+/* A predecessor that was killed lets go of its files in its own time: there is nothing to wait on
+ * but the lock, and waiting for that in the kernel has no limit. */
+static int lock_within(int fd, unsigned wait_ms)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * NS_PER_MS};
+	uint64_t deadline_ns = clock_now_ns() + wait_ms * NS_PER_MS;
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	while (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
+		if ((errno != EAGAIN && errno != EACCES) || clock_now_ns() >= deadline_ns)
+			return -errno;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 /* An OFD lock belongs to the descriptor, so a library's close of another descriptor of the file
  * can't lose it as it would lose a POSIX lock. */
-static int take_lock(struct store *store, const char *dir, struct why *why)
+static int take_lock(struct store *store, const char *dir, unsigned wait_ms, struct why *why)
 {
-	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int r;
 
 	store->lock_fd = openat(store->dir_fd, "lock",
@@ -123,10 +142,10 @@ static int take_lock(struct store *store, const char *dir, struct why *why)
 			"to",
 			dir, dir, strerror(-r));
 	}
-	if (fcntl(store->lock_fd, F_OFD_SETLK, &whole) < 0) {
-		if (errno == EAGAIN || errno == EACCES)
-			return busy(store->lock_fd, dir, why);
-		r = -errno;
+	r = lock_within(store->lock_fd, wait_ms);
+	if (r == -EAGAIN || r == -EACCES)
+		return busy(store->lock_fd, dir, why);
+	if (r < 0) {
 		return why_set(why, r,
 			"store %s: can't lock %s/lock: %s; give a directory on a local file system",
 			dir, dir, strerror(-r));
@@ -211,7 +230,7 @@ static int open_raw_dir(struct store *store, const char *dir, struct why *why)
 
 /* The directory is open. Looks before it changes anything, and again under the lock, since another
  * daemon may have been here in between. */
-static int open_locked(struct store *store, const char *dir, struct why *why)
+static int open_locked(struct store *store, const char *dir, unsigned wait_ms, struct why *why)
 {
 	bool made;
 	int r = making_inspect(store->dir_fd, dir, &made, why);
@@ -219,7 +238,7 @@ static int open_locked(struct store *store, const char *dir, struct why *why)
 	if (r == 0 && !made)
 		r = check_room(store, dir, why);
 	if (r == 0)
-		r = take_lock(store, dir, why);
+		r = take_lock(store, dir, wait_ms, why);
 	if (r == 0)
 		r = making_inspect(store->dir_fd, dir, &made, why);
 	if (r == 0)
@@ -231,7 +250,19 @@ static int open_locked(struct store *store, const char *dir, struct why *why)
 	return r;
 }
 
-int store_open(const char *dir, struct store **ret, struct why *why)
+int store_check(const char *dir, struct why *why)
+{
+	_cleanup_(closep) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool made;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0
+				       : why_set(why, -errno, "store %s: can't open it: %s", dir,
+						 strerror(errno));
+	return making_inspect(fd, dir, &made, why);
+}
+
+int store_open(const char *dir, unsigned wait_ms, struct store **ret, struct why *why)
 {
 	struct store *store = calloc(1, sizeof *store);
 	bool created = false;
@@ -244,7 +275,7 @@ int store_open(const char *dir, struct store **ret, struct why *why)
 	if (r == 0)
 		r = set_paths(store, dir, why);
 	if (r == 0)
-		r = open_locked(store, dir, why);
+		r = open_locked(store, dir, wait_ms, why);
 	if (r < 0) {
 		if (created)
 			rmdir(dir); /* if nothing is in it yet */

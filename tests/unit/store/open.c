@@ -29,7 +29,7 @@ static void opens(const char *dir)
 {
 	struct store *store;
 	struct why why = {""};
-	int r = store_open(dir, &store, &why);
+	int r = store_open(dir, 0, &store, &why);
 
 	if (r)
 		print_error("%s\n", why.text);
@@ -43,7 +43,7 @@ static void refused(const char *dir, int error, const char *names)
 	struct store *store = NULL;
 	struct why why = {""};
 
-	assert_int_equal(store_open(dir, &store, &why), error);
+	assert_int_equal(store_open(dir, 0, &store, &why), error);
 	assert_null(store);
 	assert_non_null(strstr(why.text, dir));
 	if (!strstr(why.text, names))
@@ -59,7 +59,7 @@ static void a_store_is_made_and_opened_again(void **state)
 	int fd;
 
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(store_open(dir, &store, NULL), 0);
+		assert_int_equal(store_open(dir, 0, &store, NULL), 0);
 		assert_string_equal(store_dir(store), dir);
 		assert_string_equal(store_index_dir(store), scratch_path(*state, "store/index"));
 		assert_int_equal(store_space(store, &space), 0);
@@ -142,7 +142,7 @@ static pid_t holder(const char *dir, int *ret_release)
 	pid = fork();
 	if (pid == 0) {
 		close(release[1]);
-		if (store_open(dir, &store, NULL) < 0 || write(ready[1], &byte, 1) != 1)
+		if (store_open(dir, 0, &store, NULL) < 0 || write(ready[1], &byte, 1) != 1)
 			_exit(1);
 		_exit(read(release[0], &byte, 1) == 0 ? 0 : 1);
 	}
@@ -173,7 +173,7 @@ static void the_lock_also_holds_within_a_process(void **state)
 {
 	struct store *store;
 
-	assert_int_equal(store_open(*state, &store, NULL), 0);
+	assert_int_equal(store_open(*state, 0, &store, NULL), 0);
 	refused(*state, -EBUSY, "pid");
 	store_close(store);
 	opens(*state);
@@ -251,7 +251,7 @@ static void a_relative_path_becomes_absolute(void **state)
 
 	assert_non_null(getcwd(before, sizeof before));
 	assert_int_equal(chdir(*state), 0);
-	assert_int_equal(store_open("here", &store, NULL), 0);
+	assert_int_equal(store_open("here", 0, &store, NULL), 0);
 	assert_int_equal(chdir(before), 0);
 	assert_int_equal(store_dir(store)[0], '/');
 	assert_int_equal(access(store_index_dir(store), W_OK), 0);

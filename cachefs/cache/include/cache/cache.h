@@ -23,10 +23,14 @@ struct cache_config {
 	const char *store_dir;
 	const char *capacity;  /* as typed: "500G", "80%" of the store's file system; NULL: 80% */
 	uint64_t memory_bytes; /* for the buffer pool; 0: 192 MiB */
+	unsigned lock_wait_ms; /* for another daemon on the store to end */
 };
 
 /* Opens store and index, starts the threads. 0 or -errno with why. */
 int cache_new(const struct cache_config *config, struct cache **ret, struct why *why);
+/* 0 if cache_new would understand the store that is there (also none): takes no lock, changes
+ * nothing, and is right while another daemon uses it. Else -errno with why. */
+int cache_check(const char *dir, struct why *why);
 /* Every object must be unreferenced. Makes written chunks durable first. NULL is allowed. */
 void cache_free(struct cache *cache);
 

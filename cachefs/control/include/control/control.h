@@ -28,6 +28,13 @@
 
 struct control;
 
+/* Who keeps the volumes beyond this process's life. */
+struct control_keeper {
+	int pid;            /* 0: nobody */
+	unsigned restarts;  /* of the daemon */
+	char last_exit[32]; /* how the daemon before ended, "" */
+};
+
 struct control_config {
 	struct cache *cache;
 	struct volumes *volumes;
@@ -35,6 +42,7 @@ struct control_config {
 	const char *metrics; /* ADDR:PORT or [ADDR]:PORT; NULL: none */
 	const char *store;   /* the store's directory, absolute */
 	const char *size;    /* the capacity as typed; NULL: the default */
+	struct control_keeper keeper;
 	/* Called after each mount request, whatever came of it; any thread, no lock held. */
 	void (*mounted)(void *arg);
 	void *arg;

@@ -29,6 +29,9 @@ struct index;
  * write that met it.
  */
 int index_open(const char *dir, uint64_t map_bytes, struct index **ret, struct why *why);
+/* 0 if index_open would understand what is there (also nothing); writes nothing, and is right while
+ * another process has it open. */
+int index_check(const char *dir, struct why *why);
 /* Marks the stop as clean. NULL is allowed. */
 void index_close(struct index *index);
 

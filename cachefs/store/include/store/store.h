@@ -26,11 +26,12 @@ struct store;
  * Makes the store if DIR is missing (its parent must exist) or empty but for lost+found, else opens
  * it. DIR may be a symbolic link, nothing in it may. Refused with why and nothing changed: a
  * directory with other contents (-ENOTEMPTY), another format (-EPROTONOSUPPORT), another daemon's
- * lock
- * (-EBUSY, names its pid), not writable (-EACCES, -EROFS), a file system without room for a minimal
- * new store (-ENOSPC).
+ * lock (-EBUSY, names its pid) that it has not given up after wait_ms, not writable (-EACCES,
+ * -EROFS), a file system without room for a minimal new store (-ENOSPC).
  */
-int store_open(const char *dir, struct store **ret, struct why *why);
+int store_open(const char *dir, unsigned wait_ms, struct store **ret, struct why *why);
+/* 0 if store_open would understand what is there (also nothing); takes no lock, changes nothing. */
+int store_check(const char *dir, struct why *why);
 /* NULL is allowed. */
 void store_close(struct store *store);
 
