@@ -54,6 +54,12 @@ static int parse_s3(const char *text, struct source *ret, struct why *why)
 	ret->bucket = strndup(bucket, (size_t)(slash - bucket));
 	if (!ret->bucket || asprintf(&ret->path, "%.*s%s", (int)n, prefix, n ? "/" : "") < 0)
 		return -ENOMEM;
+	/* Not shown: it may be a secret. */
+	if (strchr(ret->bucket, '@'))
+		return why_set(why, -EINVAL,
+			"a SOURCE s3://... holds no credentials: give them by the options "
+			"credentials= or "
+			"aws_profile=, or in the environment");
 	if (!valid_bucket(ret->bucket))
 		return why_set(why, -EINVAL,
 			"\"%s\" names no bucket: \"%s\" must be 3 or more letters, digits, dots "

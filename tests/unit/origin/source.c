@@ -51,7 +51,7 @@ static void bad_sources_name_value_and_remedy(void **state)
 		{"s3://", "s3://", "as in s3://", -EINVAL},
 		{"s3://ab/x", "\"ab\"", "3 or more", -EINVAL},
 		{"s3://a..b/x", "a..b", "3 or more", -EINVAL},
-		{"s3://user@bucket/x", "user@bucket", "3 or more", -EINVAL},
+		{"s3://user@bucket/x", "credentials", "in the environment", -EINVAL},
 		{"http:///x", "http:///x", "give http[s]://", -EINVAL},
 		{"http://h:0/", "http://h:0/", "give http[s]://", -EINVAL},
 		{"http://h:99999/", "http://h:99999/", "give http[s]://", -EINVAL},
