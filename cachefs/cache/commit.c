@@ -59,11 +59,45 @@ static void batch_sync(struct batch *batch)
 	}
 }
 
-/* Puts the batch's chunks into the groups of the transaction. 0 or -errno. */
+/* A damaged group is an empty one. */
+static int group_get(
+	struct index_txn *txn, struct id128 id, uint32_t n, struct index_group *ret, bool *damaged)
+{
+	int r = index_txn_get_group(txn, id, n, ret);
+
+	if (r && r != -ENOENT && r != -EUCLEAN)
+		return r;
+	if (r)
+		*ret = (struct index_group){0};
+	*damaged = *damaged || r == -EUCLEAN;
+	return 0;
+}
+
+/* How many chunks the groups really say are present. */
+static int count_present(struct index_txn *txn, const struct object *object, uint32_t *ret)
+{
+	uint32_t present = 0;
+	bool damaged = false;
+
+	for (uint32_t n = 0; n * INDEX_GROUP_CHUNKS < object->n_chunks; n++) {
+		struct index_group group;
+		int r = group_get(txn, object->id, n, &group, &damaged);
+
+		if (r)
+			return r;
+		for (unsigned i = 0; i < INDEX_GROUP_CHUNKS / 64; i++)
+			present += (uint32_t)__builtin_popcountll(group.present[i]);
+	}
+	*ret = present;
+	return 0;
+}
+
+/* Puts the batch's chunks into the groups of the transaction, and counts. 0 or -errno. */
 static int batch_put_groups(struct batch *batch, struct index_txn *txn, uint32_t *ret_present)
 {
 	struct id128 id = batch->object->id;
 	struct index_group group;
+	bool damaged = false;
 	uint32_t loaded = UINT32_MAX, present = *ret_present;
 	int r = 0;
 
@@ -79,10 +113,8 @@ static int batch_put_groups(struct batch *batch, struct index_txn *txn, uint32_t
 			r = loaded == UINT32_MAX ? 0 : index_put_group(txn, id, loaded, &group);
 			if (r)
 				return r;
-			r = index_txn_get_group(txn, id, n, &group);
-			if (r == -ENOENT)
-				group = (struct index_group){0};
-			else if (r)
+			r = group_get(txn, id, n, &group, &damaged);
+			if (r)
 				return r;
 			loaded = n;
 		}
@@ -98,7 +130,9 @@ static int batch_put_groups(struct batch *batch, struct index_txn *txn, uint32_t
 		}
 	}
 	*ret_present = present;
-	return loaded == UINT32_MAX ? 0 : index_put_group(txn, id, loaded, &group);
+	r = loaded == UINT32_MAX ? 0 : index_put_group(txn, id, loaded, &group);
+	/* The count before had the damaged group's chunks in it. */
+	return r || !damaged ? r : count_present(txn, batch->object, ret_present);
 }
 
 static int batch_put(struct batch *batch, struct index_txn *txn)
@@ -248,7 +282,7 @@ void commit_touches(struct cache *cache)
 		if (!r) {
 			record.object.opened_wall_ns = opened_wall_ns;
 			r = index_put_object(txn, id, &record);
-		} else if (r == -ENOENT) {
+		} else if (r == -ENOENT || r == -EUCLEAN) {
 			r = 0;
 		}
 		lock_take(&commit->lock);

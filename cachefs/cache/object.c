@@ -263,6 +263,25 @@ static void record_unbacked(struct object *object, struct index_object_record *r
 	raw_remove(cache->store, object->id, &(uint64_t){0});
 }
 
+/*
+ * Nobody can say what the file has, and the groups of such a record are not to be believed either:
+ * they go, with the file. A record that can't be read for now may be right: the object is not kept
+ * in this life of the daemon, as in record_unbacked.
+ */
+static void record_unread(struct object *object, int error)
+{
+	struct index_object_record nothing = {0};
+	uint64_t freed;
+
+	log_error("index_read_failed", "object=%s error=%s", object->name, strerror(-error));
+	if (error != -EUCLEAN || forget_chunks(object, &nothing)) {
+		object->unkept = true;
+		return;
+	}
+	if (!raw_remove(object->cache->store, object->id, &freed))
+		space_give(object->cache, freed);
+}
+
 /* What the file uses was more or less than the record says, as after a crash; whoever evicts the
  * object later counts by the record. */
 static void correct_record(
@@ -303,8 +322,7 @@ static void load_record(struct object *object)
 
 	if (r) {
 		if (r != -ENOENT)
-			log_error("index_read_failed", "object=%s error=%s", object->name,
-				strerror(-r));
+			record_unread(object, r);
 		return;
 	}
 	if (record.object.n_present) {
@@ -515,12 +533,13 @@ int object_load_group(struct object *object, uint32_t n)
 			group->state[i] = CHUNK_PRESENT;
 		group->sum[i] = stored.sum[i];
 	}
-	/* An index that can't be read is as good as an empty one: the bytes come from the origin
-	 * again. */
 	if (r && r != -ENOENT)
 		log_error("index_read_failed", "object=%s error=%s", object->name, strerror(-r));
 	lock_take(&object->lock);
 	if (!object->groups[n]) {
+		/* An index that can't be read is as good as an empty one: the bytes come from the
+		 * origin again, and the next commit counts what there is. */
+		object->complete = object->complete && (!r || r == -ENOENT);
 		object->groups[n] = group;
 		group = NULL;
 	}
