@@ -71,6 +71,7 @@ void doctor_daemon(struct doctor *doctor, const struct client *client)
 		doctor_say(doctor, FINDING_OK, "daemon", "pid %llu, version %s, on %s",
 			json_number(daemon, "pid"), json_text(daemon, "version"), client->socket);
 		say_passthrough(doctor, json_object_get(daemon, "features"));
+		doctor_environment(doctor, json_number(daemon, "pid"));
 		json_decref(status);
 	}
 }

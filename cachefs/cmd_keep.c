@@ -50,30 +50,37 @@ const char evict_help[] = "Usage: cachefs evict [--json] [--control SOCK] PATH|S
 /* Returns true if all went as asked. */
 static bool print_kept(const json_t *result, const char *word)
 {
+	unsigned long long objects = json_number(result, "objects");
 	const char *error = json_text(result, "error");
 	char size[16];
 
-	format_size(json_number(result, "bytes"), size, sizeof size);
-	printf("%s: %llu objects %s, %s\n", json_text(result, "target"),
-		json_number(result, "objects"), word, size);
 	if (*error)
 		fprintf(stderr, "cachefs: %s\n", error);
+	if (*error && !objects)
+		return false;
+	format_size(json_number(result, "bytes"), size, sizeof size);
+	printf("%s: %llu %s %s, %s\n", json_text(result, "target"), objects,
+		objects == 1 ? "object" : "objects", word, size);
 	return !*error;
 }
 
 static bool print_evicted(const json_t *result, const char *word)
 {
 	const char *error = json_text(result, "error");
+	unsigned long long objects = json_number(result, "objects");
 	unsigned long long in_use = json_number(result, "in_use");
+	unsigned long long pinned = json_number(result, "pinned");
 	char size[16];
 
 	(void)word;
-	format_size(json_number(result, "bytes"), size, sizeof size);
-	printf("%s: %llu objects, %s freed, %llu kept: in use, %llu pinned\n",
-		json_text(result, "target"), json_number(result, "objects"), size, in_use,
-		json_number(result, "pinned"));
 	if (*error)
 		fprintf(stderr, "cachefs: %s\n", error);
+	if (*error && !objects && !in_use && !pinned)
+		return false;
+	format_size(json_number(result, "bytes"), size, sizeof size);
+	printf("%s: %llu %s, %s freed; kept: %llu in use, %llu pinned\n",
+		json_text(result, "target"), objects, objects == 1 ? "object" : "objects", size,
+		in_use, pinned);
 	return !*error && !in_use;
 }
 

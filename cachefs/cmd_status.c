@@ -156,6 +156,8 @@ static void print_volume(const json_t *volume)
 		*json_text(volume, "options") ? ", " : "", json_text(volume, "options"));
 	json_array_foreach(json_object_get(volume, "mountpoints"), i, mountpoint)
 		printf("  on       %s\n", json_string_value(mountpoint));
+	if (!json_array_size(json_object_get(volume, "mountpoints")))
+		printf("  on       nothing: unmounted, and goes when its last file is closed\n");
 	printf("  origin   %s%s%s%s%s\n", away ? red() : "", state, away ? plain() : "",
 		*error ? ", last error: " : "", error);
 	printf("  cached   %s\n", size_of(volume, "cached_bytes", cached));
@@ -222,6 +224,11 @@ static int request_url(const char *argument, char **ret, struct why *why)
 {
 	_cleanup_(freep) char *path = NULL, *escaped = NULL;
 
+	if (argument && strstr(argument, "://"))
+		return why_set(why, -EINVAL,
+			"'%s' is a source: give a MOUNTPOINT or a PATH below one; without one, "
+			"`cachefs status` lists all",
+			argument);
 	if (argument) {
 		path = path_below_mounts(argument);
 		escaped = path ? client_escape(path) : NULL;

@@ -20,6 +20,9 @@ const char umount_help[] =
 	"Example:\n"
 	"  cachefs umount /mnt/llama\n";
 
+/* An ending daemon ends its mounts. */
+#define END_WAIT_MS 30000
+
 /* Without a daemon nothing is lost by detaching, and nothing but that is sure not to hang. */
 static int detach(const char *mountpoint, struct why *why)
 {
@@ -37,6 +40,8 @@ static int umount_path(
 	if (!body)
 		return detach(mountpoint, why);
 	r = client_call(client, "POST", "/v1/umount", body, NULL, why);
+	if (r == -ESHUTDOWN && !client_wait_end(client, END_WAIT_MS))
+		return path_is_mount(mountpoint) ? detach(mountpoint, why) : 0;
 	/* No daemon, or one that doesn't know this mount: it was a dead daemon's. */
 	return client_no_daemon(r) || r == -EINVAL ? detach(mountpoint, why) : r;
 }

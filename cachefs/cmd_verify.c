@@ -35,6 +35,10 @@ static void print_result(const json_t *result)
 	const char *target = json_text(result, "target"), *error = json_text(result, "error");
 	char size[16];
 
+	if (*error)
+		fprintf(stderr, "cachefs: %s\n", error);
+	if (*error && !json_number(result, "objects"))
+		return;
 	format_size(json_number(result, "bytes"), size, sizeof size);
 	printf("%s: %llu objects, %llu chunks, %s checked, %llu bad, %llu repaired",
 		*target ? target : "store", json_number(result, "objects"),
@@ -47,8 +51,6 @@ static void print_result(const json_t *result)
 	if (*json_text(result, "first_bad"))
 		printf(", first bad: %s", json_text(result, "first_bad"));
 	putchar('\n');
-	if (*error)
-		fprintf(stderr, "cachefs: %s\n", error);
 }
 
 /* Takes answer. */

@@ -26,6 +26,8 @@ void doctor_kernel(struct doctor *doctor);
 void doctor_store(struct doctor *doctor, const char *store);
 /* The daemon, and what it says about passthrough. */
 void doctor_daemon(struct doctor *doctor, const struct client *client);
+/* What of this shell's AWS_* variables the daemon with this pid does not have. */
+void doctor_environment(struct doctor *doctor, unsigned long long pid);
 /* Reachability and credentials, by listing one name. */
 void doctor_origin(struct doctor *doctor, const char *source, const struct volume_options *options);
 

@@ -64,6 +64,7 @@ static void say_answer(struct doctor *doctor, struct origin *origin, int error)
 	const char *source = origin_source(origin);
 	struct origin_stats stats;
 
+	origin_stats(origin, &stats);
 	switch (error) {
 	case 0:
 		doctor_say(doctor, FINDING_OK, source, "answers as %s",
@@ -80,12 +81,12 @@ static void say_answer(struct doctor *doctor, struct origin *origin, int error)
 		return;
 	case -EACCES:
 		doctor_say(doctor, FINDING_FAIL, source,
-			"denies access to %s: check credentials=, aws_profile= or the AWS_* "
+			"denies access to %s (%s): check credentials=, aws_profile= or the AWS_* "
 			"environment, and the bucket's policy",
-			*origin_identity(origin) ? origin_identity(origin) : "anybody");
+			*origin_identity(origin) ? origin_identity(origin) : "anybody",
+			stats.last_error[0] ? stats.last_error : strerror(-error));
 		return;
 	default:
-		origin_stats(origin, &stats);
 		doctor_say(doctor, FINDING_FAIL, source,
 			"is out of reach: %s; check endpoint=, the network and TLS (ca=)",
 			stats.last_error[0] ? stats.last_error : strerror(-error));

@@ -1,11 +1,13 @@
 #include "doctor.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
@@ -120,6 +122,61 @@ static char *existing(const char *path)
 	return dir;
 }
 
+/* As the store tells it when it is opened: with FORMAT, empty, or half made. */
+static bool may_be_store(const char *dir, char name[256])
+{
+	static const char *const own[] = {
+		".", "..", "lost+found", "lock", "FORMAT", "FORMAT.new", "index", "raw"};
+	_cleanup_(freep) char *format = NULL;
+	struct dirent *entry;
+	DIR *stream;
+
+	name[0] = '\0';
+	if (asprintf(&format, "%s/FORMAT", dir) < 0) {
+		format = NULL;
+		return true;
+	}
+	if (access(format, F_OK) == 0)
+		return true;
+	stream = opendir(dir);
+	while (stream && !name[0] && (entry = readdir(stream))) {
+		bool ours = false;
+
+		for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+			ours |= !strcmp(entry->d_name, own[i]);
+		if (!ours)
+			snprintf(name, 256, "%s", entry->d_name);
+	}
+	if (stream)
+		closedir(stream);
+	return !name[0];
+}
+
+static void say_place(struct doctor *doctor, const char *store, const char *nearest)
+{
+	const char *rest = store + strlen(nearest);
+	char name[256];
+	struct stat st;
+
+	if (stat(nearest, &st) < 0 || !S_ISDIR(st.st_mode))
+		doctor_say(doctor, FINDING_FAIL, "store",
+			"%s is no directory: choose another with --store", nearest);
+	else if (*rest && strchr(rest + strspn(rest, "/"), '/'))
+		doctor_say(doctor, FINDING_FAIL, "store",
+			"the daemon can't make %s: make the directory above it, or choose another "
+			"with --store",
+			store);
+	else if (*rest)
+		doctor_say(doctor, FINDING_OK, "store", "%s will be made by the daemon", store);
+	else if (!may_be_store(store, name))
+		doctor_say(doctor, FINDING_FAIL, "store",
+			"%s is no store and not empty (it has %s): choose an empty or a new "
+			"directory with --store",
+			store, name);
+	else
+		doctor_say(doctor, FINDING_OK, "store", "%s", store);
+}
+
 void doctor_store(struct doctor *doctor, const char *store)
 {
 	_cleanup_(freep) char *dir = existing(store);
@@ -130,10 +187,7 @@ void doctor_store(struct doctor *doctor, const char *store)
 			strerror(errno));
 		return;
 	}
-	if (!strcmp(dir, store))
-		doctor_say(doctor, FINDING_OK, "store", "%s", store);
-	else
-		doctor_say(doctor, FINDING_OK, "store", "%s will be made by the daemon", store);
+	say_place(doctor, store, dir);
 	say_type(doctor, fs.f_type);
 	say_space(doctor, &fs);
 	say_direct_io(doctor, dir);

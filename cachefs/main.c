@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <libgen.h>
 #include <locale.h>
 #include <stdio.h>
@@ -51,12 +52,11 @@ static bool is_mount_helper(char *name)
 	return !strcmp(base, "mount.fuse.cachefs") || !strcmp(base, "mount.cachefs");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	static const struct command helper = {"mount", mount_help, cmd_mount_helper};
 	char name[32];
 
-	setlocale(LC_CTYPE, "");
 	if (argc > 0 && is_mount_helper(argv[0]))
 		return helper.run(&helper, argc, argv);
 	if (argc < 2) {
@@ -82,4 +82,19 @@ int main(int argc, char **argv)
 	fprintf(stderr, "cachefs: there is no command '%s' in version %s; see `cachefs --help`\n",
 		argv[1], CACHEFS_VERSION);
 	return STATUS_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	setlocale(LC_CTYPE, "");
+	status = run(argc, argv);
+	/* Output that is lost is no answer. A reader that has enough, such as head, is none of this:
+	 * SIGPIPE has ended us. */
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "cachefs: can't write to standard output: %s\n", strerror(errno));
+		return status == STATUS_DONE ? STATUS_FAILED : status;
+	}
+	return status;
 }

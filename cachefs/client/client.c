@@ -143,6 +143,28 @@ static int refused(json_t *value, long status, struct why *why)
 	return r == -ENOENT ? -ENODATA : r;
 }
 
+/* A daemon may end between any two steps of a call. */
+static int not_answered(const struct call *call, CURLcode code, struct why *why)
+{
+	switch (code) {
+	case CURLE_COULDNT_CONNECT:
+		return why_set(why, -ECONNREFUSED, "the daemon has just ended");
+	case CURLE_GOT_NOTHING:
+	case CURLE_SEND_ERROR:
+	case CURLE_RECV_ERROR:
+		return why_set(why, -ESHUTDOWN,
+			"the daemon ended without an answer: see its log, cachefs.log beside the "
+			"control socket or the journal");
+	case CURLE_WRITE_ERROR:
+		return why_set(why, call->answer.error ?: -EIO,
+			"the daemon's answer could not be taken: %s",
+			strerror(call->answer.error ? -call->answer.error : EIO));
+	default:
+		return why_set(
+			why, -EIO, "the daemon did not answer: %s", curl_easy_strerror(code));
+	}
+}
+
 static int perform(struct call *call, json_t **ret, struct why *why)
 {
 	CURLcode code = curl_easy_perform(call->curl);
@@ -151,8 +173,7 @@ static int perform(struct call *call, json_t **ret, struct why *why)
 	json_t *value;
 
 	if (code)
-		return why_set(why, code == CURLE_WRITE_ERROR ? call->answer.error ?: -EIO : -EIO,
-			"the daemon did not answer: %s", curl_easy_strerror(code));
+		return not_answered(call, code, why);
 	curl_easy_getinfo(call->curl, CURLINFO_RESPONSE_CODE, &status);
 	value = json_loadb(buf_string(&call->answer), call->answer.size, 0, &at);
 	if (status != 200)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,10 @@ static int listen_metrics(const char *text, int *ret_fd, struct why *why)
 		name++;
 		name[strlen(name) - 1] = '\0';
 	}
-	r = port ? getaddrinfo(*name ? name : NULL, port, &hints, &address) : EAI_NONAME;
+	/* getaddrinfo takes 99999 for 34463. */
+	r = port && strlen(port) <= 5 && atoi(port) <= UINT16_MAX
+		    ? getaddrinfo(*name ? name : NULL, port, &hints, &address)
+		    : EAI_NONAME;
 	if (r)
 		return why_set(why, -EINVAL,
 			"'%s' is no address for --metrics: write 127.0.0.1:9464, [::1]:9464 or "

@@ -37,9 +37,10 @@ static int check_no_mount(const char *path, struct mount_id *ret_mounted, struct
 	if (mount) {
 		*ret_mounted = (struct mount_id){mount->major, mount->minor};
 		r = why_set(why, -EBUSY,
-			"%s is a mount already (%s of %s); unmount it first, or give another "
-			"directory",
-			path, mount->type, mount->source);
+			"%s is a mount already (%s of %s); unmount it first with %s, or give "
+			"another directory",
+			path, mount->type, mount->source,
+			mount_is_ours(mount) ? "`cachefs umount`" : "umount");
 	}
 	mountinfo_free(&info);
 	return r;

@@ -204,16 +204,28 @@ static int set_value(struct parse *parse, const struct option *option, char *val
 	}
 }
 
+/* Those that mount(8) knows and that can't be had are told from misspelt ones. */
+static int unknown_option(const char *name, struct why *why)
+{
+	if (!strncmp(name, "x-", 2))
+		return 0; /* comments for other programs, fstab(5) */
+	if (!strcmp(name, "remount"))
+		return why_set(why, -EINVAL,
+			"option remount: what is mounted keeps its options; unmount it, and mount "
+			"it with the new ones");
+	if (!strcmp(name, "noexec"))
+		return why_set(why, -EINVAL,
+			"option noexec: this version can't forbid programs to run; leave it out");
+	return why_set(why, -EINVAL, "option %s is not known; see cachefs mount --help", name);
+}
+
 static int set_option(struct parse *parse, char *name, char *value, struct why *why)
 {
 	const struct option *option = find(name);
 	bool takes_value;
 
 	if (!option)
-		return !strncmp(name, "x-", 2)
-			       ? 0 /* comments for other programs, fstab(5) */
-			       : why_set(why, -EINVAL,
-					 "option %s is not known; see cachefs mount --help", name);
+		return unknown_option(name, why);
 	if (option->kind == WRITING)
 		return why_set(why, -EINVAL,
 			"option %s: volumes are read-only in this version; leave it out", name);

@@ -41,13 +41,15 @@ static int explain(struct origin *origin, int error, struct why *why)
 	switch (error) {
 	case -EACCES:
 		return why_set(why, error,
-			"%s: access denied to %s; check the credentials (options aws_profile, "
-			"credentials, anonymous) %s",
-			source, *identity ? identity : "us", stats.last_error);
+			"%s: access denied to %s (%s); check the credentials (options aws_profile, "
+			"credentials, anonymous; AWS_* of the daemon's environment) and the "
+			"bucket's policy",
+			source, *identity ? identity : "anybody",
+			*stats.last_error ? stats.last_error : strerror(-error));
 	case -ENOENT:
 		return why_set(why, error,
-			"%s: no such bucket, or nothing below the prefix; check SOURCE %s", source,
-			stats.last_error);
+			"%s: no such bucket, or nothing below the prefix (%s); check SOURCE",
+			source, *stats.last_error ? stats.last_error : strerror(-error));
 	default:
 		return why_set(why, error,
 			"%s: the origin can't be used: %s; check SOURCE, endpoint and network",

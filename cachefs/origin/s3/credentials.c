@@ -248,8 +248,9 @@ static int find_provider(struct chain *chain, struct why *why)
 			return r;
 	}
 	return why_set(why, -ENOENT,
-		"no credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, write %s, "
-		"give credentials=FILE, or mount with the option anonymous",
+		"no credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY before the "
+		"daemon starts (one that runs sees no other environment), write %s, give "
+		"credentials=FILE, or mount with the option anonymous",
 		chain->files[0]);
 }
 

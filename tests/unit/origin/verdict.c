@@ -27,6 +27,8 @@ static void answers(void **state)
 		{403, "AccessDenied", -EACCES, STEP_FAIL, FIX_NONE},
 		{403, "RequestTimeTooSkewed", -EACCES, STEP_AGAIN, FIX_CLOCK},
 		{400, "ExpiredToken", -EACCES, STEP_AGAIN, FIX_CREDENTIALS},
+		{400, "InvalidToken", -EACCES, STEP_AGAIN, FIX_CREDENTIALS},
+		{400, "TokenRefreshRequired", -EACCES, STEP_AGAIN, FIX_CREDENTIALS},
 		{401, NULL, -EACCES, STEP_FAIL, FIX_NONE},
 		{412, NULL, -ESTALE, STEP_FAIL, FIX_NONE},
 		{416, "InvalidRange", -ESTALE, STEP_FAIL, FIX_NONE},

@@ -1,0 +1,102 @@
+"""What a person meets in the first hour: commands behind each other, and sentences that name what is wrong and the way
+out."""
+
+import subprocess
+
+import pytest
+
+from lib.mount import PROGRAM
+from lib.origins import DirectoryOrigin
+
+CYCLES = 20
+
+
+@pytest.fixture
+def local(workdir):
+    origin = DirectoryOrigin(workdir / "origin")
+    origin.put("dir/a", b"content")
+    return origin
+
+
+def says(cache, *argv, status=1):
+    result = cache.run(*argv, check=False)
+    assert result.returncode == status, result.stderr
+    return result.stderr
+
+
+def test_a_mount_right_after_the_last_umount(cache, local):
+    """The daemon of the mount before is just ending; no caller sees that."""
+    for _ in range(CYCLES):
+        cache.umount(cache.mount_origin(local))
+
+
+def test_a_daemon_that_dies_without_an_answer(cache, local):
+    mounted = cache.mount_origin(local)
+    cache.kill()
+    cache.umount(mounted)
+    assert (cache.mount_origin(local) / "dir" / "a").read_bytes() == b"content"
+
+
+def test_what_failed_has_no_line_of_counts(cache, local):
+    mounted = cache.mount_origin(local)
+    for command in ("pin", "unpin", "evict", "verify"):
+        result = cache.run(command, mounted / "missing", mounted / "dir" / "a", check=False)
+        assert result.returncode == 1 and "missing" in result.stderr
+        assert "missing" not in result.stdout
+
+
+def test_output_that_can_not_be_written_is_a_failure(cache, local):
+    cache.mount_origin(local)
+    for argv in (["status"], ["status", "--json"], ["--help"], ["mount", "--help"], ["--version"]):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            result = subprocess.run([PROGRAM, *argv], env=cache.env, stdout=full, stderr=subprocess.PIPE, text=True,
+                                    timeout=30, check=False)
+        assert result.returncode == 1 and "standard output" in result.stderr, argv
+
+
+def test_a_source_is_no_path_of_status(cache, local):
+    cache.mount_origin(local)
+    assert local.source in says(cache, "status", local.source)
+
+
+def test_options_of_mount_that_can_not_be_had(cache, local, workdir):
+    assert "unmount" in says(cache, "mount", "-o", "remount", local.source, workdir, status=2)
+    assert "leave it out" in says(cache, "mount", "-o", "noexec", local.source, workdir, status=2)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1:65536", "127.0.0.1:-1", "nonsense", "127.0.0.1"])
+def test_an_address_for_metrics_that_is_none(cache, address):
+    assert address in says(cache, "serve", "--store", cache.store, "--control", cache.control, "--metrics", address)
+
+
+def test_doctor_refuses_the_stores_that_the_daemon_refuses(cache, local, workdir):
+    (workdir / "file").write_bytes(b"")
+    for store in (local.directory, workdir / "no" / "parent", workdir / "file"):
+        result = cache.run("doctor", "--store", store, check=False)
+        assert result.returncode == 1 and "fail store: " in result.stdout and str(store) in result.stdout
+        assert says(cache, "serve", "--store", store, "--control", workdir / "c.sock")
+    for store in (cache.store, workdir / "new"):
+        assert f"ok   store: {store}" in cache.run("doctor", "--store", store, check=False).stdout
+
+
+def test_doctor_tells_that_the_daemon_has_other_credentials(cache, local):
+    cache.mount_origin(local)
+    assert "daemon's environment" not in cache.run("doctor", check=False).stdout
+    cache.env["AWS_SECRET_ACCESS_KEY"] = "not to be shown"
+    shown = cache.run("doctor", check=False).stdout
+    assert "daemon's environment" in shown and "AWS_SECRET_ACCESS_KEY" in shown and "not to be shown" not in shown
+
+
+def test_without_credentials_the_daemon_is_named(cache, local, workdir):
+    cache.mount_origin(local)
+    other = workdir / "other"
+    other.mkdir()
+    cache.env.update(AWS_ACCESS_KEY_ID="of this shell", AWS_SECRET_ACCESS_KEY="of this shell")
+    assert "before the daemon starts" in says(cache, "mount", "-o", "endpoint=http://127.0.0.1:1", "s3://bucket", other)
+
+
+def test_a_detached_volume_is_told(cache, local):
+    mounted = cache.mount_origin(local)
+    with open(mounted / "dir" / "a", "rb"):
+        cache.umount(mounted, "--force")
+        assert "unmounted" in cache.run("status").stdout
