@@ -235,7 +235,6 @@ static int claim(struct fetch *fetch, struct read_piece *piece, uint32_t most)
 			list_append(&chunk->waiters, &piece->link);
 		fetch->count = n + 1;
 		chunk_state_set(object, index, CHUNK_FETCHING);
-		chunk->origin = fetch->get.origin;
 		fetch->chunks[n++] = chunk;
 	}
 	return 0;

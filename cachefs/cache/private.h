@@ -97,7 +97,6 @@ struct chunk {
 	uint32_t filled;            /* object.lock; bytes [0, filled) of buffer are right */
 	struct list waiters;        /* object.lock; struct read_piece */
 	uint64_t sum;
-	struct origin *origin; /* who the fetch asks; borrowed from it */
 	struct ring_io io;
 	struct pool_waiter wait;
 	struct job job;
@@ -315,9 +314,7 @@ void buffer_wait(struct cache *cache, struct pool_waiter *waiter);
 
 /* space.c */
 int space_init(struct cache *cache, const char *capacity, struct why *why);
-/* Takes room for bytes at once, or returns false. */
-bool space_try_take(struct cache *cache, uint64_t bytes);
-/* The same, evicting what can be evicted. Blocks. */
+/* Takes room for bytes, evicting what can be evicted; false: there is none. Blocks. */
 bool space_take(struct cache *cache, uint64_t bytes);
 /* False for a moment after there was none to be had. */
 bool space_has_hope(struct cache *cache);

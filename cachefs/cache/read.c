@@ -113,7 +113,7 @@ static void piece_failed(struct read_piece *piece, int error)
 	pieces_failed(&one, error);
 }
 
-enum piece_step { PIECE_READY, PIECE_WAITS, PIECE_FETCH, PIECE_LOAD };
+enum piece_step { PIECE_READY, PIECE_WAITS, PIECE_FETCH, PIECE_LOAD, PIECE_NO_MEMORY };
 
 /* The store has the chunk and nobody doubts it, or a resident has. object.lock held. */
 static bool chunk_here(struct object *object, uint32_t index)
@@ -156,7 +156,7 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_c
 	check(!piece_arrives(piece));
 	chunk = chunk_begin(object, piece->chunk, PHASE_LOAD);
 	if (!chunk)
-		return PIECE_FETCH;
+		return PIECE_NO_MEMORY;
 	chunk->sum = object->groups[piece->chunk / INDEX_GROUP_CHUNKS]
 			     ->sum[piece->chunk % INDEX_GROUP_CHUNKS];
 	list_append(&chunk->waiters, &piece->link);
@@ -179,14 +179,23 @@ static void piece_start(struct read_piece *piece, uint32_t count)
 		lock_take(&object->lock);
 		step = piece_look(piece, &chunk);
 		lock_drop(&object->lock);
-		if (step == PIECE_READY && chunk)
-			chunk_keep(chunk);
-		if (step == PIECE_READY)
+		switch (step) {
+		case PIECE_READY:
+			if (chunk)
+				chunk_keep(chunk);
 			piece_finish(piece, piece->buffer, 0);
-		if (step == PIECE_LOAD)
-			chunk_load(chunk);
-		if (step != PIECE_FETCH)
 			return;
+		case PIECE_LOAD:
+			chunk_load(chunk);
+			return;
+		case PIECE_WAITS:
+			return;
+		case PIECE_NO_MEMORY:
+			r = -ENOMEM;
+			continue;
+		case PIECE_FETCH:
+			break;
+		}
 		read->stalled = true;
 		/* A read that failed already asks for nothing more. */
 		r = atomic_load(&read->error);

@@ -77,7 +77,7 @@ static bool fits(const struct space *space, uint64_t bytes)
 	       space->fs_free_bytes >= space->reserve_bytes + bytes;
 }
 
-bool space_try_take(struct cache *cache, uint64_t bytes)
+static bool try_take(struct cache *cache, uint64_t bytes)
 {
 	struct space *space = &cache->space;
 	bool taken;
@@ -134,7 +134,7 @@ bool space_take(struct cache *cache, uint64_t bytes)
 	struct space *space = &cache->space;
 	bool hopeless, was_full;
 
-	while (!space_try_take(cache, bytes)) {
+	while (!try_take(cache, bytes)) {
 		lock_take(&space->lock);
 		hopeless = clock_now_ns() < space->hopeless_until_ns;
 		lock_drop(&space->lock);
