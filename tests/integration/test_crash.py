@@ -1,0 +1,109 @@
+"""The daemon is killed at any moment of a fill: afterwards the store holds the origin's bytes or none, never others."""
+
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lib import child, data, mounts, process, reads, wait
+from lib.data import MIB
+from lib.mount import PROGRAM, Cache
+from lib.origins import DirectoryOrigin
+
+FILES = 12
+
+
+@pytest.fixture
+def tree(workdir):
+    origin = DirectoryOrigin(workdir / "origin")
+    wanted = {}
+    for n in range(FILES):
+        content = data.make(str(n), n * 700001 + 1)
+        origin.put(f"d{n % 3}/{n}", content)
+        wanted[f"d{n % 3}/{n}"] = data.digest(content)
+    return origin, wanted
+
+
+def unmount_dead(cache):
+    """The kill took the daemon: its mount is dead until the next issue's keeper."""
+    for mount in mounts.below(cache.directory):
+        subprocess.run(["umount", "-l", mount.path], check=True)
+    cache.mountpoints.clear()
+    wait.until(lambda: not cache.processes(), 30, "the daemon's end")
+
+
+def kill_while_filling(cache, origin, dice):
+    """Readers fill the store, and after a moment of chance's choosing the daemon is gone."""
+    mounted = cache.mount_origin(origin)
+    readers = [child.Child(reads.tree, mounted / f"d{n}") for n in range(3)]
+    try:
+        start = cache.counters()["fetches"]
+        goal = dice.choice([0, 1, 5, 10, 20])
+        deadline = time.monotonic() + dice.uniform(0.1, 0.6)
+        while cache.counters()["fetches"] < start + goal and time.monotonic() < deadline:
+            pass
+        if dice.random() < 0.3:
+            cache.run("evict", mounted / f"d{dice.randrange(3)}", check=False)
+        cache.kill(signal.SIGKILL)
+    finally:
+        for reader in readers:
+            reader.end()
+    unmount_dead(cache)
+
+
+def check_store(cache, origin, wanted):
+    """An eviction removes the file before its record: a record without a file may be left, which verify forgets."""
+    mounted = cache.mount_origin(origin)
+    result = cache.run("verify", "--all", check=False)
+    assert " 0 bad" in result.stdout, result.stdout
+    assert cache.run("verify", "--all").returncode == 0
+    assert reads.tree(mounted) == wanted
+    assert cache.counters()["checksum_failures"] == 0
+    return mounted
+
+
+@pytest.mark.timeout(3600)
+def test_killed_while_filling(cache, tree, rounds):
+    origin, wanted = tree
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    for n in range(rounds(20, 200)):
+        kill_while_filling(cache, origin, dice)
+        if n % 4 == 3:
+            mounted = check_store(cache, origin, wanted)
+            if dice.random() < 0.5:
+                cache.run("evict", mounted, check=False)
+            cache.umount(mounted)
+            wait.until(lambda: not cache.processes(), 30, "the daemon's end")
+    mounted = check_store(cache, origin, wanted)
+    for key in wanted:
+        cache.wait_warm(mounted / key)
+    assert reads.tree(mounted) == wanted
+    assert cache.volume(mounted)["passthrough_opens"] >= FILES
+
+
+def test_killed_while_evicting(workdir, tree, rounds):
+    """A store that is too small for what is read: files come and go all the time."""
+    origin, wanted = tree
+    dice = random.Random(5)
+    with Cache(workdir / "small", size="20M") as cache:
+        for _ in range(rounds(4, 40)):
+            kill_while_filling(cache, origin, dice)
+            mounted = check_store(cache, origin, wanted)
+            assert cache.status()["store"]["used_bytes"] <= 21 * MIB
+            cache.umount(mounted)
+            wait.until(lambda: not cache.processes(), 30, "the daemon's end")
+
+
+def test_killed_while_starting(cache, tree, rounds):
+    """Half a store is a store: the next start makes the rest."""
+    origin, wanted = tree
+    for n in range(rounds(5, 30)):
+        serve = process.start([PROGRAM, "serve", "--store", cache.store, "--control", cache.control], cache.log, cache.env)
+        time.sleep(0.002 * n)  # any moment will do
+        process.kill([serve.pid])
+        serve.wait()
+    check_store(cache, origin, wanted)
