@@ -171,7 +171,8 @@ static ssize_t read_hook(int fd, void *bytes, size_t size, void *userdata)
 		errno = EINTR;
 		return -1;
 	}
-	n = read(fd, bytes, size);
+	n = session->replay == REPLAY_INIT_AGAIN ? session_replay_read(session, bytes, size)
+						 : read(fd, bytes, size);
 	/* A device has no end of file; the socket that stands in for one in tests has. */
 	r = n > 0 ? take_request(session, bytes, (size_t)n) : n ? -errno : -ENODEV;
 	if (r <= 0) {
@@ -390,8 +391,13 @@ static unsigned thread_count(void)
 static int answer_init(struct session *session, struct why *why)
 {
 	struct fuse_buf buffer = {0};
+	size_t size;
 	int r;
 
+	/* A predecessor read it, and did not get to answer: the kernel waits for that. */
+	table_init(session->table, &size);
+	if (size)
+		session->replay = REPLAY_INIT_AGAIN;
 	do {
 		r = session_serve_one(session, &buffer);
 	} while (r > 0 && !session->started && !fuse_session_exited(session->fuse));

@@ -22,7 +22,8 @@ struct session {
 	uint64_t init_unique; /* of INIT until its reply is written */
 	bool started;         /* INIT is answered */
 	bool forgo_resend;
-	enum { REPLAY_NONE, REPLAY_REQUEST, REPLAY_REPLY } replay;
+	/* INIT_AGAIN: it was read, and is to be answered now. */
+	enum { REPLAY_NONE, REPLAY_INIT_AGAIN, REPLAY_REQUEST, REPLAY_REPLY } replay;
 	int replay_result;
 
 	void (*lost)(void *owner, uint64_t unique);

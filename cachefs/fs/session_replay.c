@@ -20,7 +20,7 @@ ssize_t session_replay_read(struct session *session, void *bytes, size_t size)
 	size_t n;
 	const void *request = table_init(session->table, &n);
 
-	session->replay = REPLAY_REPLY;
+	session->replay = session->replay == REPLAY_REQUEST ? REPLAY_REPLY : REPLAY_NONE;
 	if (!n || n > size) {
 		errno = EPROTO;
 		return -1;

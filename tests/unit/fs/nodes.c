@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -188,6 +189,110 @@ static void full(void **state)
 	node_put(&f->nodes, node);
 }
 
+/* Forgets what the process knows, not the table. */
+static void take_over(struct fixture *f)
+{
+	int fd = dup(table_fd(f->table));
+
+	nodes_free(&f->nodes);
+	table_free(f->table);
+	assert_int_equal(table_adopt(fd, &f->table, NULL), 0);
+	assert_int_equal(nodes_restore(&f->nodes, f->table, NULL), 0);
+	assert_int_equal(nodes_settle(&f->nodes, NULL), 0);
+}
+
+static void restored(void **state)
+{
+	struct fixture *f = *state;
+	struct node *d = look(f, f->nodes.root, "d", ORIGIN_DIR, "");
+	struct node *old = look(f, d, "f", ORIGIN_FILE, "1");
+	struct node *new = look(f, d, "f", ORIGIN_FILE, "2");
+	struct node *gone = look(f, d, "g", ORIGIN_FILE, "1");
+	uint64_t d_id = d->id, old_id = old->id, new_id = new->id, ino = new->ino,
+		 gone_id = gone->id;
+
+	/* Never told of: crashed before it was counted. */
+	gone->record->lookups = 0;
+	/* An id that was to be given up, and one that no handle has any more. */
+	old->record->backing_id = 5;
+	node_put(&f->nodes, d);
+	node_put(&f->nodes, old);
+	node_put(&f->nodes, new);
+	gone->refs = 0;
+	take_over(f);
+	assert_int_equal(table_closing_take(f->table), 5);
+	assert_int_equal(table_closing_take(f->table), 0);
+	assert_null(nodes_get(&f->nodes, gone_id));
+	d = look(f, f->nodes.root, "d", ORIGIN_DIR, "");
+	assert_true(d->id == d_id);
+	new = look(f, d, "f", ORIGIN_FILE, "2");
+	assert_true(new->id == new_id &&new->ino == ino &&new->parent == d);
+	old = nodes_get(&f->nodes, old_id);
+	assert_true(old && node_is_superseded(old) && old->ino == ino);
+	node_put(&f->nodes, d);
+	node_put(&f->nodes, new);
+	node_put(&f->nodes, old);
+}
+
+static size_t pick(struct fixture *f, struct doubt doubts[8])
+{
+	uint32_t at = 0;
+
+	return nodes_pick_doubtful(&f->nodes, &at, doubts, 8);
+}
+
+/* What the kernel may not know any more is asked about, and freed if nobody was told meanwhile. */
+static void doubted(void **state)
+{
+	struct fixture *f = *state;
+	struct doubt doubts[8];
+	struct node *a, *b;
+	uint64_t a_id, b_id;
+
+	look(f, f->nodes.root, "a", ORIGIN_FILE, "1")->refs = 0;
+	look(f, f->nodes.root, "b", ORIGIN_FILE, "1")->refs = 0;
+	assert_int_equal(pick(f, doubts), 0);
+	take_over(f);
+	a = look(f, f->nodes.root, "a", ORIGIN_FILE, "1");
+	a_id = a->id;
+	/* In use: not asked about. */
+	assert_int_equal(pick(f, doubts), 1);
+	b_id = doubts[0].id;
+	assert_true(b_id != a_id);
+	b = look(f, f->nodes.root, "b", ORIGIN_FILE, "1");
+	assert_true(b->id == b_id);
+	node_put(&f->nodes, b);
+	assert_null(nodes_take_unknown(&f->nodes, &doubts[0]));
+	node_put(&f->nodes, a);
+	assert_int_equal(pick(f, doubts), 1);
+	assert_true(doubts[0].id == a_id);
+	node_put(&f->nodes, nodes_take_unknown(&f->nodes, &doubts[0]));
+	assert_null(nodes_get(&f->nodes, a_id));
+	/* b: known. But the kernel forgets fewer than were counted. */
+	assert_int_equal(pick(f, doubts), 0);
+	nodes_forget(&f->nodes, b_id, 1);
+	assert_int_equal(pick(f, doubts), 1);
+	node_put(&f->nodes, nodes_take_unknown(&f->nodes, &doubts[0]));
+	assert_int_equal(nodes_count(&f->nodes), 1);
+}
+
+static void frozen(void **state)
+{
+	struct fixture *f = *state;
+	struct node *n = look(f, f->nodes.root, "f", ORIGIN_FILE, "1");
+	int id;
+
+	assert_int_equal(node_claim(&f->nodes, n, true, 7, &id), CLAIM_PASSTHROUGH);
+	nodes_freeze(&f->nodes);
+	nodes_forget(&f->nodes, n->id, 1);
+	nodes_supersede(&f->nodes, n);
+	assert_int_equal(node_unclaim(&f->nodes, n, TABLE_PASSTHROUGH), 0);
+	assert_int_equal(node_backing_id(n), 7);
+	assert_false(node_is_superseded(n));
+	node_put(&f->nodes, n);
+	assert_int_equal(nodes_count(&f->nodes), 2);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -198,6 +303,9 @@ int main(void)
 		TEST(paths),
 		TEST(one_mode),
 		TEST(full),
+		TEST(restored),
+		TEST(doubted),
+		TEST(frozen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,40 @@ uint64_t peer_send(struct peer *peer, uint32_t opcode, uint64_t node, const void
 	struct iovec iov[2] = {{&header, sizeof header}, {(void *)body, size}};
 
 	assert_int_equal(writev(peer->fd, iov, 2), header.len);
+	peer->last_size = 0;
+	if (header.len > sizeof peer->last)
+		return header.unique;
+	memcpy(peer->last, &header, sizeof header);
+	if (size)
+		memcpy(peer->last + sizeof header, body, size);
+	peer->last_size = header.len;
 	return header.unique;
+}
+
+uint64_t peer_resend(struct peer *peer)
+{
+	struct fuse_in_header header;
+
+	assert_true(peer->last_size);
+	memcpy(&header, peer->last, sizeof header);
+	header.unique |= 1ull << 63;
+	memcpy(peer->last, &header, sizeof header);
+	assert_int_equal(write(peer->fd, peer->last, peer->last_size), peer->last_size);
+	return header.unique;
+}
+
+void peer_expect_take_over(struct peer *peer, bool resend)
+{
+	struct answer answer;
+
+	peer_receive(peer, &answer);
+	assert_int_equal(answer.size, sizeof answer.init);
+	if (!resend)
+		return;
+	peer_receive(peer, &answer);
+	assert_true(answer.header.unique == 0);
+	assert_int_equal(answer.header.error, 7);
+	assert_int_equal(answer.header.len, 16);
 }
 
 static bool wait_for_answer(struct peer *peer, int timeout_ms)

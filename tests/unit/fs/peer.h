@@ -3,6 +3,7 @@
 #ifndef PEER_H
 #define PEER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -11,8 +12,10 @@
 
 struct peer {
 	int fd;
-	uint64_t unique; /* of the last request */
-	pid_t pid;       /* said to be the requests' */
+	uint64_t unique;   /* of the last request */
+	pid_t pid;         /* said to be the requests' */
+	uint8_t last[512]; /* the last request */
+	size_t last_size;
 };
 
 struct answer {
@@ -33,6 +36,8 @@ void peer_close(struct peer *peer);
 /* Returns the request's unique. */
 uint64_t peer_send(
 	struct peer *peer, uint32_t opcode, uint64_t node, const void *body, size_t size);
+/* Sends the last request once more, as after FUSE_NOTIFY_RESEND. Returns its unique. */
+uint64_t peer_resend(struct peer *peer);
 /* Waits for the next answer of any request; fails the test when none comes. */
 void peer_receive(struct peer *peer, struct answer *ret);
 /* Fails the test when an answer is there. */
@@ -42,6 +47,8 @@ int peer_call(struct peer *peer, uint32_t opcode, uint64_t node, const void *bod
 	struct answer *ret);
 
 void peer_send_init(struct peer *peer, uint64_t flags);
+/* Receives FUSE_NOTIFY_RESEND, after INIT's reply, which a successor repeats. */
+void peer_expect_take_over(struct peer *peer, bool resend);
 int peer_lookup(struct peer *peer, uint64_t parent, const char *name, struct answer *ret);
 int peer_open(struct peer *peer, uint64_t node, struct answer *ret);
 void peer_release(struct peer *peer, uint64_t node, uint64_t fh);

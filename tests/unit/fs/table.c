@@ -232,6 +232,118 @@ static void init_bytes(void **state)
 	table_free(table);
 }
 
+static void adopt(struct table **table)
+{
+	int fd = dup(table_fd(*table));
+
+	table_free(*table);
+	assert_int_equal(table_adopt(fd, table, NULL), 0);
+}
+
+static void adopted(void **state)
+{
+	struct table *table = new_table();
+	struct table_node *a, *b, *node;
+	struct table_handle *handle;
+	uint32_t at = 0;
+	size_t size;
+	char name[500];
+
+	(void)state;
+	memset(name, 'x', sizeof name);
+	name[sizeof name - 1] = '\0';
+	assert_int_equal(add(table, 1, "a", ORIGIN_FILE, "v", &a), 0);
+	assert_int_equal(add(table, 1, name, ORIGIN_FILE, "v", &b), 0);
+	assert_int_equal(table_add_handle(table, 6, b->id, TABLE_CACHED, 3, &handle), 0);
+	assert_int_equal(table_put_init(table, "init", 4), 0);
+	table_saw_backing(table, 9);
+	table_saw_backing(table, 4);
+	table_remove_node(table, a);
+	adopt(&table);
+	assert_int_equal(table_nodes(table), 2);
+	assert_int_equal(table_handles(table), 1);
+	assert_int_equal(table_last_backing(table), 9);
+	assert_memory_equal(table_init(table, &size), "init", 4);
+	assert_int_equal(size, 4);
+	table_init_reply(table, &size);
+	assert_int_equal(size, 0);
+	assert_true(table_next_node(table, &at)->id == TABLE_ROOT_ID);
+	node = table_next_node(table, &at);
+	assert_string_equal(table_name(table, node), name);
+	assert_null(table_next_node(table, &at));
+	at = 0;
+	assert_true(table_next_handle(table, &at)->fh == 6);
+	/* The slot that is free, and a new long text. */
+	assert_int_equal(add(table, 1, name, ORIGIN_FILE, "w", &a), 0);
+	assert_int_equal(a->id & TABLE_SLOT_MASK, 2);
+	assert_string_equal(table_version(table, node), "v");
+	assert_int_equal(check_of(table), 0);
+	table_free(table);
+}
+
+static void count(void *arg, uint64_t unique)
+{
+	*(uint64_t *)arg += unique;
+}
+
+static void requests(void **state)
+{
+	struct table *table = new_table();
+	uint64_t sum = 0, left = 2;
+
+	(void)state;
+	for (uint64_t unique = 2; unique <= 200; unique += 2)
+		assert_true(table_request_begin(table, unique, unique % 4 == 0));
+	assert_true(table_request_begin(table, 4, true));
+	for (uint64_t unique = 4; unique <= 200; unique += 2)
+		table_request_end(table, unique);
+	assert_true(table_request_begin(table, 8, true));
+	assert_true(table_request_is_once(table, 8));
+	assert_false(table_request_is_once(table, 2));
+	assert_false(table_request_is_once(table, 6));
+	adopt(&table);
+	assert_true(table_request_is_once(table, 8));
+	table_request_end(table, 8);
+	table_requests_drain(table, count, &sum);
+	assert_true(sum == left);
+	/* All places that a unique may have are taken. */
+	for (uint64_t i = 0; i < 64; i++)
+		assert_true(table_request_begin(table, 2 + 2 * (i * TABLE_IN_FLIGHT), false));
+	assert_false(table_request_begin(table, 2 + 2 * (64ull * TABLE_IN_FLIGHT), false));
+	table_free(table);
+}
+
+static void results(void **state)
+{
+	struct table *table = new_table();
+	char bytes[TABLE_RESULT_MAX + 1];
+
+	(void)state;
+	memset(bytes, 'r', sizeof bytes);
+	assert_int_equal(table_put_result(table, 2, bytes, sizeof bytes), -EFBIG);
+	for (uint64_t i = 1; i <= TABLE_RESULTS; i++)
+		assert_int_equal(table_put_result(table, 2 * i, bytes, i % 100 + 1), 0);
+	assert_int_equal(table_put_result(table, 3, bytes, 1), -ENOSPC);
+	table_drop_result(table, 4);
+	assert_int_equal(check_of(table), 0);
+	adopt(&table);
+	assert_int_equal(table_get_result(table, 2, bytes, sizeof bytes), 2);
+	assert_int_equal(table_get_result(table, 4, bytes, sizeof bytes), 0);
+	assert_int_equal(table_get_result(table, 6, bytes, sizeof bytes), 4);
+	assert_int_equal(table_put_result(table, 4, bytes, 50), 0);
+	table_drop_old_results(table);
+	assert_int_equal(table_get_result(table, 2, bytes, sizeof bytes), 0);
+	assert_int_equal(table_get_result(table, 4, bytes, sizeof bytes), 50);
+	/* Half-written, and damaged. */
+	table->results[0].sum = 1;
+	assert_int_equal(check_of(table), 0);
+	adopt(&table);
+	assert_int_equal(table->results[0].sum, 0);
+	table->results[1].bytes[3] ^= 1;
+	assert_int_equal(check_of(table), -EUCLEAN);
+	table_free(table);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +354,9 @@ int main(void)
 		cmocka_unit_test(half_written),
 		cmocka_unit_test(damage),
 		cmocka_unit_test(init_bytes),
+		cmocka_unit_test(adopted),
+		cmocka_unit_test(requests),
+		cmocka_unit_test(results),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
