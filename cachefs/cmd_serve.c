@@ -15,9 +15,9 @@
 const char serve_help[] =
 	"Usage: cachefs serve [--store DIR] [--size 500G] [--control SOCK] [--metrics ADDR:PORT]\n"
 	"                     [--config FILE] [--exit-when-idle]\n"
-	"The node's daemon in the foreground, its log on standard error. `cachefs mount` starts "
-	"one by\n"
-	"itself; this is for service managers. SIGTERM ends it and its mounts.\n"
+	"The node's daemon in the foreground, its log on standard error, without a keeper: mounts "
+	"end with\n"
+	"it, however it ends. See `cachefs hold`, which is what `cachefs mount` starts.\n"
 	"\n"
 	"      --store DIR          default: CACHEFS_STORE or /var/cache/cachefs\n"
 	"      --size SIZE          500G, 1.5TiB, 80% of the file system; default: CACHEFS_SIZE or "

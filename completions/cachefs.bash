@@ -14,7 +14,7 @@ _cachefs() {
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
 		mapfile -t COMPREPLY < <(compgen -W \
-			'mount umount status pin unpin evict verify serve doctor --help --version' -- "$cur")
+			'mount umount status pin unpin evict verify serve hold upgrade doctor --help --version' -- "$cur")
 		return
 	fi
 	case $prev in
@@ -40,6 +40,8 @@ _cachefs() {
 	pin) options='--ttl --json' ;;
 	verify) options='--all --repair --json' ;;
 	serve) options='--store --size --metrics --config --exit-when-idle' ;;
+	hold) options='--store --size --metrics --config --exit-when-idle --abort-after --watchdog' ;;
+	upgrade) options='--binary' ;;
 	doctor) options='-o --options --store --json' ;;
 	*) return ;;
 	esac
@@ -47,7 +49,7 @@ _cachefs() {
 		mapfile -t COMPREPLY < <(compgen -W "$options $common" -- "$cur")
 	elif [[ $command == umount ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_cachefs_mountpoints)" -- "$cur")
-	elif [[ $command != serve ]]; then
+	elif [[ $command != serve && $command != hold && $command != upgrade ]]; then
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 	fi

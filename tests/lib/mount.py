@@ -110,9 +110,29 @@ class Cache:
     def pid(self):
         return self.status()["daemon"]["pid"]
 
-    def kill(self, number=signal.SIGKILL):
-        """Sends the daemon a signal and returns when the process is gone."""
+    def keeper(self):
+        """The keeper's part of the status; None when the daemon was started without one."""
+        return self.status()["daemon"]["keeper"]
+
+    def kill_daemon(self, number=signal.SIGKILL):
+        """Sends the daemon alone a signal; returns the pid of the one that its keeper starts."""
         pid = self.pid()
+        os.kill(pid, number)
+        return self.wait_other_daemon(pid)
+
+    def wait_other_daemon(self, pid, timeout_s=30.0):
+        def other():
+            result = self.run("status", "--json", check=False)
+            now = json.loads(result.stdout)["daemon"]["pid"] if result.returncode == 0 else pid
+            return now if now != pid else None
+        return wait.until(other, timeout_s, "the next daemon")
+
+    def kill(self, number=signal.SIGKILL):
+        """Sends the daemon a signal, with SIGKILL its keeper too; returns when the process is gone."""
+        daemon = self.status()["daemon"]
+        pid = daemon["pid"]
+        if daemon["keeper"] and number == signal.SIGKILL:
+            os.kill(daemon["keeper"]["pid"], number)
         os.kill(pid, number)
         if self._serve and self._serve.pid == pid:
             self._serve.wait(30)
