@@ -4,7 +4,8 @@
 #   scripts/quickstart.sh                          shows cachefs at work on a model and a dataset that it makes itself
 #   scripts/quickstart.sh SOURCE [MOUNTPOINT]      mounts SOURCE (default: on /mnt/cachefs) and leaves it mounted
 #
-# SOURCE: s3://bucket[/prefix], http(s)://host/path/ or file:///dir.
+# SOURCE: s3://bucket[/prefix], http(s)://host/path/ or file:///dir. Of S3 the usual environment counts:
+# AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL for a server that is not AWS.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -20,7 +21,7 @@ if (($# > 2)); then
 fi
 
 "$root/scripts/check_machine.sh"
-echo "Building; the first time takes some minutes."
+[[ -x $root/build/prefix/bin/cachefs ]] || echo "Building; the first time takes some minutes."
 cachefs=$("$root/scripts/build.sh")
 
 # What is mounted on a path, by the kernel's table alone: a dead mount must not be touched.
@@ -30,13 +31,21 @@ mounted_on() {
 }
 
 mount_source() {
-	local source=$1 mountpoint mounted
+	local source=$1 made='' mountpoint mounted
 	mountpoint=$(realpath -m -s "${2:-/mnt/cachefs}")
 	if mounted=$(mounted_on "$mountpoint"); then
+		if [[ ${mounted%/} != "${source%/}" ]]; then
+			echo "quickstart.sh: $mounted is mounted on $mountpoint: unmount it, or name another MOUNTPOINT" >&2
+			exit 1
+		fi
 		echo "$mounted is mounted on $mountpoint already."
 	else
+		[[ -e $mountpoint ]] || made=$mountpoint
 		mkdir -p "$mountpoint"
-		"$cachefs" mount "$source" "$mountpoint"
+		"$cachefs" mount "$source" "$mountpoint" || {
+			[[ -z $made ]] || rmdir "$made"
+			exit 1
+		}
 		echo "$source is mounted on $mountpoint."
 	fi
 	"$cachefs" status
