@@ -316,8 +316,6 @@ static int serve(struct daemon *daemon)
 		hold_ready(daemon->hold);
 	reason = wait_for_end(daemon, &handed_over);
 	log_info("daemon_ending", "reason=%s", reason);
-	if (handed_over)
-		volumes_stop(daemon->volumes);
 	return handed_over ? DAEMON_HANDED_OVER : 0;
 }
 
@@ -333,6 +331,9 @@ int daemon_run(const struct daemon_config *config, struct why *why)
 		tell_ready(config->ready_fd, why->text);
 	else
 		r = serve(&daemon);
+	/* What was taken over before something failed is another daemon's to take over. */
+	if (r && daemon.volumes && daemon.hold)
+		volumes_stop(daemon.volumes);
 	end(&daemon);
 	return r;
 }

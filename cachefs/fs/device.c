@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <linux/fuse.h>
 
 struct backing_map {
 	int32_t fd;
@@ -32,7 +34,14 @@ static void backing_close(int device, int backing_id)
 	ioctl(device, BACKING_CLOSE, &id);
 }
 
-const struct device_calls device_kernel_calls = {backing_open, backing_close};
+static bool fail(int device, uint64_t unique, int error)
+{
+	struct fuse_out_header header = {.len = sizeof header, .error = error, .unique = unique};
+
+	return write(device, &header, sizeof header) == sizeof header;
+}
+
+const struct device_calls device_kernel_calls = {backing_open, backing_close, fail};
 
 int device_open(int *ret, struct why *why)
 {

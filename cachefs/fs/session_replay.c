@@ -9,6 +9,8 @@
 
 /* Since 6.9; older systems' headers lack it. */
 #define NOTIFY_RESEND 7
+/* 32,768 requests, some 30 ms. */
+#define LOST_MARGIN 65536
 
 struct init_reply {
 	struct fuse_out_header header;
@@ -89,11 +91,24 @@ static int answer_init_again(struct session *session)
 static void fail_lost(void *arg, uint64_t unique)
 {
 	struct session *session = arg;
-	struct fuse_out_header header = {.len = sizeof header, .error = -EIO, .unique = unique};
 
 	/* Unknown to the kernel: it was answered, and its handle, if it has one, is alive. */
-	if (write(session->device, &header, sizeof header) == sizeof header)
+	if (session->calls->fail(session->device, unique, -EIO))
 		session->lost(session->owner, unique);
+}
+
+/*
+ * A request may have been read and not be in the set yet. Uniques count up, so it is near the last
+ * that is known; and what the kernel takes an answer of now was read by the predecessor, since
+ * nobody else has read anything.
+ */
+static void fail_unknown(struct session *session)
+{
+	uint64_t last = table_last_request(session->table);
+	uint64_t from = last > LOST_MARGIN ? last - LOST_MARGIN : 2;
+
+	for (uint64_t unique = from; unique <= last + LOST_MARGIN; unique += 2)
+		fail_lost(session, unique);
 }
 
 static void forget_lost(void *arg, uint64_t unique)
@@ -110,6 +125,7 @@ static int recover_requests(struct session *session)
 
 	if (table_keeps_all(session->table)) {
 		table_requests_drain(session->table, fail_lost, session);
+		fail_unknown(session);
 		return 0;
 	}
 	table_requests_drain(session->table, forget_lost, NULL);

@@ -130,6 +130,8 @@ bool table_keeps_all(const struct table *table);
 /* False: as many are under way as can be, and this one must be refused. once: its result is to be
  * kept. */
 bool table_request_begin(struct table *table, uint64_t unique, bool once);
+/* The greatest that ever began; 0: none. Even. */
+uint64_t table_last_request(const struct table *table);
 /* True if its result is to be kept. */
 bool table_request_is_once(const struct table *table, uint64_t unique);
 /* The kernel took the answer. One that isn't known is ignored. */

@@ -35,6 +35,7 @@ struct table_header {
 	/* Slots from here on were never used, and their memory was never touched. */
 	_Atomic uint32_t nodes_end, handles_end;
 	_Atomic uint64_t next_node_serial;
+	_Atomic uint64_t last_request; /* unique */
 	_Atomic int32_t last_backing;
 	_Atomic int32_t closing[TABLE_CLOSING]; /* 0: free */
 	struct table_init init, reply;

@@ -35,11 +35,26 @@ bool table_keeps_all(const struct table *table)
 	return atomic_load(&table->header->keep_all);
 }
 
+static void saw_request(struct table *table, uint64_t unique)
+{
+	uint64_t last = atomic_load(&table->header->last_request);
+
+	while (last < unique &&
+		!atomic_compare_exchange_weak(&table->header->last_request, &last, unique))
+		continue;
+}
+
+uint64_t table_last_request(const struct table *table)
+{
+	return atomic_load(&table->header->last_request) & ~ONCE;
+}
+
 bool table_request_begin(struct table *table, uint64_t unique, bool once)
 {
 	uint64_t word = unique | (once ? ONCE : 0);
 
 	check(unique && !(unique & ONCE));
+	saw_request(table, unique);
 	/* One that came again. */
 	if (find(table, unique))
 		return true;

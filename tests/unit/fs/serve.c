@@ -40,7 +40,7 @@ static void fake_backing_close(int device, int backing_id)
 	backing_closed++;
 }
 
-static const struct device_calls calls = {fake_backing_open, fake_backing_close};
+static const struct device_calls calls = {fake_backing_open, fake_backing_close, NULL};
 
 struct fixture {
 	struct fs *fs;

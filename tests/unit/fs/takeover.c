@@ -37,6 +37,7 @@ struct world {
 	_Atomic int n_ids; /* backing ids are given out in order */
 	_Atomic bool ids[IDS];
 	_Atomic int mkdirs;
+	uint64_t waited_for; /* a request that the kernel has no answer of */
 	bool warm, changed;
 };
 static struct world *world;
@@ -58,7 +59,17 @@ static void fake_backing_close(int device, int backing_id)
 		world->ids[backing_id] = false;
 }
 
-static const struct device_calls calls = {fake_backing_open, fake_backing_close};
+static bool fake_fail(int device, uint64_t unique, int error)
+{
+	struct fuse_out_header header = {.len = sizeof header, .error = error, .unique = unique};
+
+	if (unique != world->waited_for)
+		return false;
+	world->waited_for = 0;
+	return write(device, &header, sizeof header) == sizeof header;
+}
+
+static const struct device_calls calls = {fake_backing_open, fake_backing_close, fake_fail};
 
 struct fixture {
 	struct peer peer;
@@ -483,28 +494,38 @@ static void directory_stream(void **state)
 }
 
 /* No FUSE_NOTIFY_RESEND: the mount lives on, what was in flight fails. */
-static void without_resend(void **state)
+static void fails_without_resend(struct fixture *f, const char *point)
 {
-	struct fixture *f = *state;
 	struct fuse_open_in in = {0};
 	uint64_t node, open;
 
 	f->init_flags &= ~INIT_RESEND;
 	world->warm = true;
-	start_daemon(f, "before_reply:2");
+	start_daemon(f, point);
 	node = lookup(f, "f");
 	open = peer_send(&f->peer, FUSE_OPEN, node, &in, sizeof in);
+	world->waited_for = open;
 	expect_crash(f);
 	start_daemon(f, NULL);
-	/* The lookup may have been noted as answered or not yet; a real kernel doesn't know it now. */
-	do {
-		peer_receive(&f->peer, &f->answer);
-		assert_int_equal(f->answer.header.error, -EIO);
-	} while (f->answer.header.unique != open);
+	peer_receive(&f->peer, &f->answer);
+	assert_true(f->answer.header.unique == open);
+	assert_int_equal(f->answer.header.error, -EIO);
+	peer_expect_silence(&f->peer);
 	expect_backing_ids(0);
 	assert_int_equal(live_handles(f), 0);
 	assert_int_equal(peer_open(&f->peer, node, &f->answer), 0);
 	peer_release(&f->peer, node, f->answer.open.fh);
+}
+
+static void without_resend(void **state)
+{
+	/* At the first the request is not noted yet. */
+	static const char *const at[] = {"after_read:2", "after_table:2", "before_reply:2"};
+
+	for (size_t i = 0; i < 3; i++) {
+		fails_without_resend(*state, at[i]);
+		again(state);
+	}
 }
 
 /* --- what must be done once --- */
