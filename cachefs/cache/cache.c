@@ -1,11 +1,23 @@
 /* The cache as a whole: made, ended, counted. */
-#include "private.h"
+#include "whole.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
+#include "base/pool.h"
+#include "base/work.h"
+#include "commit.h"
+#include "evict.h"
+#include "fetch.h"
+#include "index/index.h"
+#include "objects.h"
+#include "space.h"
+#include "store/ring.h"
+#include "store/store.h"
 
 #define MEMORY_DEFAULT (192ull << 20)
 #define INDEX_MAP      (64ull << 30)

@@ -11,12 +11,21 @@
  *   7. written/present -> evicting   found bad; commit.c takes it out of the index
  *   8. evicting -> absent      and whoever waited begins at 1
  */
-#include "private.h"
+#include "chunks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/check.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "commit.h"
+#include "objects.h"
+#include "reads.h"
+#include "resident.h"
+#include "space.h"
+#include "store/store.h"
+#include "whole.h"
 
 uint32_t chunk_size(const struct object *object, uint32_t chunk)
 {

@@ -4,13 +4,22 @@
  *
  * Invariant: nothing is in the index before raw_sync of its file returned.
  */
-#include "private.h"
+#include "commit.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/work.h"
+#include "chunks.h"
+#include "index/index.h"
+#include "objects.h"
+#include "reads.h"
+#include "space.h"
+#include "whole.h"
 
 /* A group is committed when it is this large or this old, or completes an object. */
 #define COMMIT_BYTES (64u << 20)

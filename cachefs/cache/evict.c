@@ -5,13 +5,21 @@
  * The file goes first, its records after, in one transaction for many. In between a crash leaves
  * records without a file, which the next open of the object finds out before it believes them.
  */
-#include "private.h"
+#include "evict.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "commit.h"
+#include "index/index.h"
+#include "objects.h"
+#include "resident.h"
+#include "space.h"
+#include "store/store.h"
+#include "whole.h"
 
 #define CANDIDATES 1024
 #define BATCH      64

@@ -3,11 +3,18 @@
  * into pool buffers, taken one chunk at a time when its first byte arrives, and from there to
  * waiting readers and to the store.
  */
-#include "private.h"
+#include "fetch.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
+#include "chunks.h"
+#include "objects.h"
+#include "reads.h"
+#include "resident.h"
+#include "whole.h"
 
 /* A part: large enough that requests cost nothing, small enough that several share a link. */
 #define PART_CHUNKS 16u
@@ -89,7 +96,8 @@ static struct pool_buffer *take_buffer(struct fetch *fetch)
 	return NULL;
 }
 
-void chunk_collect_ready(struct chunk *chunk, struct list *ready)
+/* Moves the waiters that need no more than `filled` bytes to ready. */
+static void collect_ready(struct chunk *chunk, struct list *ready)
 {
 	check(lock_held(&chunk->object->lock));
 	list_for_each_safe (link, after, &chunk->waiters) {
@@ -116,7 +124,7 @@ static size_t fill(struct fetch *fetch, struct chunk *chunk, const uint8_t *byte
 	list_init(&ready);
 	lock_take(&object->lock);
 	chunk->filled += (uint32_t)n;
-	chunk_collect_ready(chunk, &ready);
+	collect_ready(chunk, &ready);
 	full = chunk->filled == chunk->size_bytes;
 	if (full)
 		chunk->phase = PHASE_KEEP;

@@ -1,11 +1,15 @@
 /*
- * Gathering: a read of several chunks holds a buffer of each at once, while every other holder of a
- * buffer lets go of it without needing a second one. If such reads took their buffers as they come,
- * each could end up with some of all there are and wait for the others' for ever, and reads stalled
- * by the origin would keep warm ones from the memory. So they hold none until all their bytes are
- * here, and then no more of them at once than have room in a part of the pool; the rest wait in line.
+ * Gathering: a read of several chunks holds a buffer of each at once, while every other holder of
+ * a buffer lets go of it without needing a second one. If such reads took their buffers as they
+ * come, each could end up with some of all there are and wait for the others' for ever, and reads
+ * stalled by the origin would keep warm ones from the memory. So they hold none until all their
+ * bytes are here, and then no more of them at once than have room in a part of the pool; the rest
+ * wait in line.
  */
-#include "private.h"
+#include "gather.h"
+
+#include "base/check.h"
+#include "reads.h"
 
 void gather_init(struct gather *gather, size_t n_buffers)
 {

@@ -1,10 +1,13 @@
 /*
  * listing: all names of one directory in one block of memory, which is also what the index keeps.
  *
- *     struct listing_head | struct listing_slot[count], sorted by name | uint32_t[count]: the slots in the order of their cookies |
- *     heap: names and versions, each with its NUL
+ *     struct listing_head
+ *     struct listing_slot[count]   sorted by name
+ *     uint32_t[count]              the slots in the order of their cookies
+ *     heap                         names and versions, each with its NUL
  *
- * The block is in the host's byte order and is checked as a whole when it comes from the index: what is damaged is as good as absent.
+ * The block is in the host's byte order and is checked as a whole when it comes from the index: what
+ * is damaged is as good as absent.
  */
 #ifndef CACHE_LISTING_H
 #define CACHE_LISTING_H
@@ -25,8 +28,8 @@ void listing_builder_free(struct listing_builder *builder);
 void listing_builder_add(struct listing_builder *builder, const struct origin_entry *entry);
 size_t listing_builder_count(const struct listing_builder *builder);
 /*
- * Sorts, drops repeated names (a directory wins over an object of its name, which counts as hidden), and empties the builder.
- * 0, -EFBIG: more than LISTING_BYTES_MAX, -ENOMEM.
+ * Sorts, drops repeated names (a directory wins over an object of its name, which counts as
+ * hidden), and empties the builder. 0, -EFBIG: more than LISTING_BYTES_MAX, -ENOMEM.
  */
 int listing_build(struct listing_builder *builder, struct listing **ret);
 

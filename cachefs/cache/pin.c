@@ -1,8 +1,15 @@
 /* What commands ask of one version: its state, and pins. */
-#include "private.h"
 
 #include <errno.h>
 #include <string.h>
+
+#include "base/clock.h"
+#include "commit.h"
+#include "evict.h"
+#include "index/index.h"
+#include "objects.h"
+#include "usage.h"
+#include "whole.h"
 
 static int name_and_id(const struct origin *origin, const char *path,
 	const struct origin_attr *attr, char name[INDEX_NAME_MAX], struct id128 *ret)
@@ -12,13 +19,6 @@ static int name_and_id(const struct origin *origin, const char *path,
 	if (!r)
 		object_id(name, &attr->version, attr->size_bytes, ret);
 	return r;
-}
-
-uint64_t index_object_present_bytes(const struct index_object *object)
-{
-	uint64_t bytes = (uint64_t)object->n_present * CHUNK_SIZE;
-
-	return bytes < object->size_bytes ? bytes : object->size_bytes;
 }
 
 int cache_object_status(struct cache *cache, const struct origin *origin, const char *path,
@@ -46,7 +46,7 @@ int cache_object_status(struct cache *cache, const struct origin *origin, const 
 	*ret = (struct object_status){.size_bytes = attr->size_bytes, .warm = !attr->size_bytes};
 	if (r)
 		return 0;
-	ret->cached_bytes = index_object_present_bytes(&record.object);
+	ret->cached_bytes = usage_of_object(&record.object);
 	ret->disk_bytes = record.object.disk_bytes;
 	ret->warm = record.object.complete &&
 		    (!record.object.n_chunks ||

@@ -6,11 +6,20 @@
  *   2. gathering  each piece gets a reference of a buffer that holds its bytes, at once or after
  *                 waiting at the chunk; when the last has it, done is called with all of them
  */
-#include "private.h"
+#include "reads.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "chunks.h"
+#include "fetch.h"
+#include "gather.h"
+#include "objects.h"
+#include "resident.h"
+#include "whole.h"
 
 static void read_finish(struct object_read *read)
 {

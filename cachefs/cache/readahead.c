@@ -7,7 +7,9 @@
  * chunks and no more. Beyond the window nothing is asked for until half of it was read, so that
  * parts stay large.
  */
-#include "private.h"
+#include "readahead.h"
+
+#include "cache/cache.h"
 
 #define WINDOW_MAX 64u
 /* The kernel's own readahead sends requests of one stream out of order within about its window. */

@@ -1,8 +1,11 @@
 /* Residents: a least-recently-used table of buffers whose bytes are right. */
-#include "private.h"
+#include "resident.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+#include "base/check.h"
+#include "whole.h"
 
 struct resident_key {
 	struct id128 object;

@@ -3,13 +3,18 @@
  * before anything is written, so that the limit holds at every moment, with a reserve of the file
  * system left to others.
  */
-#include "private.h"
+#include "space.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "evict.h"
+#include "index/index.h"
+#include "store/store.h"
+#include "whole.h"
 
 #define RESERVE_BYTES_MAX (1ull << 30)
 /* How long what the file system said of its free space is believed. */

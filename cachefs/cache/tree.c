@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/work.h"
+
 #define TICK_NS (250 * NS_PER_MS)
 
 void todo_init(struct todo *todo)
@@ -92,7 +96,8 @@ static size_t split(const char *path, const char **ret_name)
 
 enum knowledge { KNOWN, KNOWN_MISSING, UNKNOWN };
 
-/* What the name's own question and its directory's listing say, the later of them; only what is fresh unless told or stale. */
+/* What the name's own question and its directory's listing say, the later of them; only what is
+ * fresh, unless the directory was just told of. */
 static enum knowledge consult(struct tree *tree, struct dir *dir, const char *path, bool told,
 	struct origin_attr *ret, uint64_t *ret_fresh_ms)
 {
@@ -185,7 +190,8 @@ void lookup_step(struct tree_lookup *lookup, bool told, struct todo *todo)
 		dir_refresh(dir, todo);
 		return;
 	}
-	/* In a listing that is fresh but doesn't tell, and in a large directory, the name is asked for by itself. */
+	/* In a listing that is fresh but doesn't tell, and in a large directory, the name is asked
+	 * for by itself. */
 	if (dir->large || told ||
 		(dir->listing && tree_fresh(dir->fresh_from_ns, tree->config.ttl_ms, &fresh_ms)))
 		name_wait(lookup, todo);

@@ -2,8 +2,9 @@
  * Directories and their listings.
  *
  *   1. a question begins      dir_refresh; the index is read first, once
- *   2. the first page comes   it is all: 4. There is more: the directory is large, lookups go to their names;
- *                             if nobody waits for the whole listing the question ends here
+ *   2. the first page comes   it is all: 4. There is more: the directory is large, lookups go to
+ *                             their names; if nobody waits for the whole listing the question
+ *                             ends here
  *   3. further pages
  *   4. the listing is built, installed, given to whoever waits, and saved in the index
  */
@@ -13,7 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "index/index.h"
+#include "whole.h"
 
 /* Listings on their way to the index; one more than that isn't saved. */
 #define SAVES_MAX 64
@@ -229,7 +235,8 @@ static void step_lookups(struct dir *dir, bool told, struct todo *todo)
 		lookup_step(container_of(link, struct tree_lookup, link), told, todo);
 }
 
-/* The lookups that wait here get what the older listing says; what it doesn't have is the error, never "missing". */
+/* The lookups that wait here get what the older listing says; what it doesn't have is the error,
+ * never "missing". */
 static void lookups_failed(struct dir *dir, int error, struct todo *todo)
 {
 	struct list *link;
@@ -385,7 +392,8 @@ static struct listing *read_index(struct dir *dir)
 	return listing;
 }
 
-/* The monotonic time that corresponds to when the listing was made; 0 if that is no time of the past. */
+/* The monotonic time that corresponds to when the listing was made; 0 if that is no time of the
+ * past. */
 static uint64_t listing_from_ns(const struct listing *listing)
 {
 	int64_t age_ns = clock_wall_ns() - listing_wall_ns(listing);

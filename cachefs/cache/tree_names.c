@@ -1,9 +1,14 @@
-/* Names that are asked for one by one: in large directories, where an index tells no attributes, and when somebody wants to be sure. */
+/* Names that are asked for one by one: in large directories, where an index tells no attributes,
+ * and when somebody wants to be sure. */
 #include "tree_private.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/hash.h"
 
 static bool name_equal(const struct map_node *node, const void *path)
 {
@@ -91,7 +96,7 @@ void name_wait(struct tree_lookup *lookup, struct todo *todo)
 		name_begin(name, todo);
 }
 
-/* The question failed: an answer of before will do, if there is one and nobody wanted to be sure. */
+/* The question failed: an answer of before will do, if there is one. */
 static void lookup_failed(
 	struct tree_lookup *lookup, const struct name *name, int error, struct todo *todo)
 {

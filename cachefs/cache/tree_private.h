@@ -1,9 +1,21 @@
-/* What the files of the tree share. tree.lock guards everything below it; it is never held over a callback or a start. */
+/* What the files of the tree share. tree.lock guards everything below it; it is never held over a
+ * callback or a start. */
 #ifndef CACHE_TREE_PRIVATE_H
 #define CACHE_TREE_PRIVATE_H
 
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include "base/work.h"
+#include "cache/tree.h"
 #include "listing.h"
-#include "private.h"
+#include "origin/origin.h"
 
 /* Listings remembered in memory, in bytes; the index has them all. */
 #define TREE_BYTES_MAX (64u << 20)
@@ -23,8 +35,8 @@ struct dir {
 	uint64_t fresh_from_ns;   /* monotonic time when it was asked for; 0: expired */
 	uint64_t missing_from_ns; /* the origin said that there is none; 0 */
 	uint64_t failed_ns;       /* when the last question failed; 0 */
-	bool large;      /* more than one page, or none to be had of a web server: names are
-				     asked for one by one */
+	/* More than one page, or none to be had of a web server: names are asked for one by one. */
+	bool large;
 	bool index_read; /* the index was asked */
 	bool asking;     /* a question is under way */
 	bool whole;      /* somebody waits for the whole listing */
@@ -88,7 +100,8 @@ void lookup_answer(struct tree_lookup *lookup, int error, const struct origin_at
 	uint64_t fresh_ms, struct todo *todo);
 void list_answer(struct tree_list *list, int error, struct listing *listing, uint64_t fresh_ms,
 	struct todo *todo);
-/* Answers the lookup or has it wait. told: its directory's question was answered just now, however long that stays fresh. */
+/* Answers the lookup or has it wait. told: its directory's question was answered just now, however
+ * long that stays fresh. */
 void lookup_step(struct tree_lookup *lookup, bool told, struct todo *todo);
 void tree_asking(struct tree *tree);
 void tree_asked(struct tree *tree);

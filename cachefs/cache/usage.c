@@ -1,11 +1,20 @@
 /* How much of the store each volume has. */
-#include "private.h"
+#include "usage.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cache/object.h"
+#include "whole.h"
+
+uint64_t usage_of_object(const struct index_object *object)
+{
+	uint64_t bytes = (uint64_t)object->n_present * CHUNK_SIZE;
+
+	return bytes < object->size_bytes ? bytes : object->size_bytes;
+}
 
 struct prefix {
 	char *text; /* what every name at or below the origin's root begins with */
@@ -38,7 +47,7 @@ static int add_record(void *arg, struct id128 id, const struct index_object_reco
 	(void)id;
 	for (size_t i = 0; i < usage->count; i++) {
 		if (!strncmp(record->name, usage->prefixes[i].text, usage->prefixes[i].size))
-			usage->bytes[i] += index_object_present_bytes(&record->object);
+			usage->bytes[i] += usage_of_object(&record->object);
 	}
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* Verification: every present chunk is read from the disk and compared with its checksum; bad ones
  * go out of the index. */
-#include "private.h"
+#include "verify.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/check.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "base/waiting.h"
+#include "chunks.h"
+#include "commit.h"
+#include "objects.h"
+#include "resident.h"
+#include "store/store.h"
+#include "whole.h"
 
 /* Reads the whole chunk past the page cache, so that it is the disk that is verified. */
 static bool chunk_right(
@@ -197,62 +206,7 @@ void verify_later(struct object *object)
 	work_post(object->cache->verifies, &object->job);
 }
 
-/* --- waiting for what is asynchronous elsewhere --- */
-
-struct waiting {
-	struct lock lock;
-	struct cond cond;
-	bool done; /* lock */
-	int error; /* lock */
-};
-
-static void waiting_init(struct waiting *waiting)
-{
-	*waiting = (struct waiting){.done = false};
-	lock_init(&waiting->lock);
-	cond_init(&waiting->cond);
-}
-
-static void waiting_done(struct waiting *waiting, int error)
-{
-	lock_take(&waiting->lock);
-	waiting->done = true;
-	waiting->error = error;
-	cond_signal(&waiting->cond);
-	lock_drop(&waiting->lock);
-}
-
-static int waiting_wait(struct waiting *waiting)
-{
-	lock_take(&waiting->lock);
-	while (!waiting->done)
-		cond_wait(&waiting->cond, &waiting->lock);
-	lock_drop(&waiting->lock);
-	cond_destroy(&waiting->cond);
-	lock_destroy(&waiting->lock);
-	return waiting->error;
-}
-
-static void open_done(struct object_open *open, int error)
-{
-	waiting_done(open->private[0], error);
-}
-
-int object_open_wait(
-	struct cache *cache, const char *name, const struct origin_attr *attr, struct object **ret)
-{
-	struct object_open open = {.cache = cache, .attr = *attr, .done = open_done};
-	struct waiting waiting;
-	int r;
-
-	waiting_init(&waiting);
-	open.private[0] = &waiting;
-	object_open_named(&open, name);
-	r = waiting_wait(&waiting);
-	if (!r)
-		*ret = open.object;
-	return r;
-}
+/* --- repair --- */
 
 struct repair_read {
 	struct object_read read;
@@ -264,7 +218,7 @@ static void repair_read_done(
 {
 	(void)iov;
 	(void)iovcnt;
-	waiting_done(&container_of(read, struct repair_read, read)->waiting, error);
+	waiting_end(&container_of(read, struct repair_read, read)->waiting, error);
 }
 
 /* Reads the bad chunks, which brings them from the origin, and counts those that are present after.
@@ -287,7 +241,7 @@ static int repair(struct object *object, struct origin *origin, const char *path
 				},
 		};
 
-		waiting_init(&one.waiting);
+		waiting_begin(&one.waiting);
 		object_read_start(&one.read);
 		r = waiting_wait(&one.waiting);
 	}
@@ -310,6 +264,8 @@ out:
 	reader_free(reader);
 	return r;
 }
+
+/* --- what commands ask for --- */
 
 int cache_object_verify(struct cache *cache, struct origin *origin, const char *path,
 	const struct origin_attr *attr, bool repair_bad, struct verify_result *result)

@@ -1,4 +1,6 @@
 /* Readahead: sequential reads are run ahead of, random ones are not, and nothing is asked twice. */
+#include "readahead.h"
+
 #include "rig.h"
 
 #include <stdlib.h>

@@ -9,9 +9,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "fake_origin.h"
+#include "base/check.h"
 #include "cache/tree.h"
-#include "private.h"
+#include "chunks.h"
+#include "fake_origin.h"
+#include "objects.h"
+#include "whole.h"
 
 struct rig {
 	char *dir; /* the store is dir/store */

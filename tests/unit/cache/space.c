@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define MIB (1ull << 20)
 
 static int set_up_64m(void **state)

@@ -1,0 +1,24 @@
+/* fetch: range GETs that bring absent chunks. */
+#ifndef CACHE_FETCH_H
+#define CACHE_FETCH_H
+
+#include <stdint.h>
+
+#include "origin/origin.h"
+
+struct cache;
+struct read_piece;
+struct reader;
+
+/*
+ * Fetches the run of absent chunks that begins at first, at most count long and within loaded
+ * groups. Returns how many chunks it covers, 0 when first isn't absent, -ESTALE when the version is
+ * known to be gone, -ENOMEM. The piece, if any, waits for the first chunk from then on, and only
+ * when chunks are covered: it may be finished at the return. No lock held; doesn't block.
+ */
+int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
+	enum origin_priority priority);
+/* Nobody may start one meanwhile. Blocks. */
+void fetches_cancel_and_wait(struct cache *cache);
+
+#endif

@@ -1,0 +1,30 @@
+/* reads: who reads, and the pieces of a read that wait at their chunks. */
+#ifndef CACHE_READS_H
+#define CACHE_READS_H
+
+#include "base/list.h"
+#include "base/pool.h"
+#include "cache/object.h"
+#include "readahead.h"
+
+struct reader {
+	struct object *object;
+	struct origin *origin;
+	char *path;
+	struct cache_account *account;
+	struct readahead readahead;
+};
+
+/* Each empties its list of struct read_piece and finishes the reads that need no other piece. No
+ * lock held; done is called from inside. */
+
+/* Gives each piece its bytes out of buffer, of which it takes a reference. */
+void pieces_ready(struct list *pieces, struct pool_buffer *buffer);
+void pieces_failed(struct list *pieces, int error);
+/* Looks at each piece's chunk anew. */
+void pieces_restart(struct list *pieces);
+
+/* All chunks of the read are here: has it take a buffer of each. No lock held. */
+void read_gather(struct object_read *read);
+
+#endif
