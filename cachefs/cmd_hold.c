@@ -44,7 +44,7 @@ static void add(const char **args, size_t *n, const char *name, const char *valu
 	args[(*n)++] = value;
 }
 
-static int hold(struct keeper_config *config, const struct settings_sources *sources, bool idle,
+static int hold(struct keeper_config config, const struct settings_sources *sources, bool idle,
 	struct why *why)
 {
 	_cleanup_(settings_result_free) struct settings_result settings = {0};
@@ -65,10 +65,10 @@ static int hold(struct keeper_config *config, const struct settings_sources *sou
 	add(args, &n, "--metrics", settings.metrics);
 	if (idle)
 		args[n] = "--exit-when-idle";
-	config->serve_args = args;
-	config->socket = socket;
+	config.serve_args = args;
+	config.socket = socket;
 	prctl(PR_SET_NAME, "cachefs");
-	return keeper_run(config, why);
+	return keeper_run(&config, why);
 }
 
 int cmd_hold(const struct command *command, int argc, char **argv)
@@ -113,6 +113,6 @@ int cmd_hold(const struct command *command, int argc, char **argv)
 	if (optind != argc)
 		return command_misused(command, "hold takes no argument '%s'", argv[optind]);
 	log_setup(LOG_LEVEL_INFO);
-	r = hold(&config, &sources, idle, &why);
+	r = hold(config, &sources, idle, &why);
 	return r < 0 ? command_failed(&why) : r;
 }

@@ -72,9 +72,9 @@ int hold_upgrade(const char *socket, const char *binary, struct why *result)
 	fd = connect_to(socket);
 	if (fd < 0)
 		return why_set(result, fd,
-			"no keeper listens on %s (%s): a daemon that was started as `cachefs "
-			"serve` "
-			"can't be upgraded, it can only be stopped and started",
+			"no keeper listens on %s (%s): `cachefs status` tells whether a daemon "
+			"runs; one that was started as `cachefs serve`, or whose keeper is dead, "
+			"can only be stopped and started",
 			socket, strerror(-fd));
 	r = message_send(fd, &head, binary, strlen(binary), &file, 1, 0);
 	if (r)

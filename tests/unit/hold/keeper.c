@@ -7,11 +7,14 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -227,6 +230,53 @@ static void the_keeper_is_small_and_spared(void **state)
 #endif
 }
 
+static void is_told(int manager, const char *state)
+{
+	struct pollfd fd = {.fd = manager, .events = POLLIN};
+	char got[64];
+
+	do {
+		ssize_t n;
+
+		assert_int_equal(poll(&fd, 1, 30000), 1);
+		n = recv(manager, got, sizeof got - 1, 0);
+		assert_true(n > 0);
+		got[n] = '\0';
+	} while (strcmp(got, state) != 0);
+}
+
+static void the_service_manager_is_told(void **state)
+{
+	struct stage *stage = *state;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	pid_t daemon;
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%s/notify", stage->dir);
+	assert_int_equal(bind(manager, (struct sockaddr *)&address, sizeof address), 0);
+	setenv("NOTIFY_SOCKET", address.sun_path, 1);
+	setenv("WATCHDOG_USEC", "100000", 1);
+	stage_begin(stage, GOOD, "30s", "10s");
+	unsetenv("NOTIFY_SOCKET");
+	unsetenv("WATCHDOG_USEC");
+	daemon = stage_wait_start(stage);
+	is_told(manager, "READY=1");
+	is_told(manager, "WATCHDOG=1");
+	/* The manager's watchdog is the keeper's: a daemon that is down is no reason to end it. */
+	kill(daemon, SIGSTOP);
+	for (int i = 0; i < 3; i++)
+		is_told(manager, "WATCHDOG=1");
+	kill(daemon, SIGCONT);
+	assert_int_equal(rename(stage->newer, stage->binary), 0);
+	kill(stage->keeper, SIGHUP);
+	is_told(manager, "RELOADING=1");
+	is_told(manager, "READY=1");
+	kill(stage->keeper, SIGTERM);
+	is_told(manager, "STOPPING=1");
+	assert_int_equal(stage_wait_end(stage), 0);
+	close(manager);
+}
+
 #define ON_STAGE(test) cmocka_unit_test_setup_teardown(test, stage_make, stage_remove)
 
 int main(int argc, char **argv)
@@ -244,6 +294,7 @@ int main(int argc, char **argv)
 		ON_STAGE(a_version_before_the_first_is_refused),
 		ON_STAGE(a_binary_that_was_removed_starts_again),
 		ON_STAGE(the_keeper_is_small_and_spared),
+		ON_STAGE(the_service_manager_is_told),
 	};
 
 	if (argc != 2)
