@@ -30,6 +30,7 @@ const char mount_help[] =
 	"      negative_ttl=5s   how long a missing name is believed\n"
 	"      subdir=PATH       mount only what is below it\n"
 	"      uid= gid= umask=022 allow_other\n"
+	"      protect           who comes before the mount gets an error, and writes nothing below it\n"
 	"      readahead=4M connections=32 bandwidth=BYTES/S timeout=5m\n"
 	"      store=DIR size=500G   of the daemon, when this mount starts it\n"
 	"      --control SOCK    the daemon's control socket\n"

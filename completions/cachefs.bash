@@ -8,7 +8,7 @@ _cachefs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
 	local common='--control --help --version' options
 	local mount_options='ro endpoint= region= addressing= aws_profile= credentials= anonymous ca= ttl= immutable
-		strict negative_ttl= subdir= uid= gid= umask= allow_other readahead= connections= bandwidth= timeout=
+		strict negative_ttl= subdir= uid= gid= umask= allow_other protect readahead= connections= bandwidth= timeout=
 		store= size='
 
 	COMPREPLY=()

@@ -6,13 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <linux/fs.h>
+
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "connection.h"
 #include "fs/mountinfo.h"
 
 #define REMOVE_ROUNDS 1024
@@ -25,24 +29,39 @@ static int load(struct mountinfo *ret, struct why *why)
 	return r ? why_set(why, r, "/proc/self/mountinfo: %s", strerror(-r)) : 0;
 }
 
+/* A leftover of a daemon that is no more. Nothing of it can be asked, and nothing is lost. */
+static bool remove_dead(const struct mount *mount)
+{
+	if (!mount_is_ours(mount) || !connection_is_dead(mount->minor))
+		return false;
+	if (umount2(mount->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
+		return false;
+	log_warn("dead_mount_removed", "mountpoint=%s source=%s", mount->mountpoint, mount->source);
+	return true;
+}
+
 static int check_no_mount(const char *path, struct mount_id *ret_mounted, struct why *why)
 {
 	struct mountinfo info;
 	const struct mount *mount;
-	int r = load(&info, why);
+	bool again;
+	int r;
 
-	if (r)
-		return r;
-	mount = mountinfo_at(&info, path);
-	if (mount) {
-		*ret_mounted = (struct mount_id){mount->major, mount->minor};
-		r = why_set(why, -EBUSY,
-			"%s is a mount already (%s of %s); unmount it first with %s, or give "
-			"another directory",
-			path, mount->type, mount->source,
-			mount_is_ours(mount) ? "`cachefs umount`" : "umount");
-	}
-	mountinfo_free(&info);
+	do {
+		r = load(&info, why);
+		if (r)
+			return r;
+		mount = mountinfo_at(&info, path);
+		again = mount && remove_dead(mount);
+		if (mount && !again) {
+			*ret_mounted = (struct mount_id){mount->major, mount->minor};
+			r = why_set(why, -EBUSY,
+				"%s is a mount already (%s of %s); unmount it first, or give "
+				"another directory",
+				path, mount->type, mount->source);
+		}
+		mountinfo_free(&info);
+	} while (again);
 	return r;
 }
 
@@ -93,6 +112,24 @@ int mounting_check(
 	if (!r)
 		*ret = steal_pointer(&real);
 	return r;
+}
+
+int mounting_protect(const char *mountpoint, struct why *why)
+{
+	_cleanup_(closep) int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	long flags;
+
+	if (fd < 0 || ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0)
+		return why_set(why, -errno, "option protect: %s: %s", mountpoint, strerror(errno));
+	if (flags & FS_IMMUTABLE_FL)
+		return 0;
+	flags |= FS_IMMUTABLE_FL;
+	if (ioctl(fd, FS_IOC_SETFLAGS, &flags) < 0)
+		return why_set(why, -errno,
+			"option protect: %s can't be made immutable (%s); leave the option out, or "
+			"give a directory of ext4, XFS or Btrfs",
+			mountpoint, strerror(errno));
+	return 0;
 }
 
 static int find_mount(const char *mountpoint, struct mount_id *ret, struct why *why)

@@ -15,10 +15,13 @@ struct mount_id {
 /*
  * mountpoint, absolute, in its normal form without symbolic links, malloc'ed. Refused with why: not
  * absolute, missing, no directory, not empty, or a mount already (ret_mounted says of what; it is
- * never stat'ed then).
+ * never stat'ed then). A mount of this type that nobody serves any more is detached first.
  */
 int mounting_check(
 	const char *mountpoint, char **ret, struct mount_id *ret_mounted, struct why *why);
+/* The directory below the mount becomes immutable, and stays so after it: who comes before a mount
+ * gets EPERM, and doesn't write to the host's disk. */
+int mounting_protect(const char *mountpoint, struct why *why);
 /* A new superblock, read-only, over device. */
 int mounting_new(int device, const char *source, const char *mountpoint, bool allow_other,
 	struct mount_id *ret, struct why *why);

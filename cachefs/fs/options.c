@@ -61,6 +61,7 @@ static const struct option table[] = {
 	{"nosuid", IGNORED},
 	{"priority", UNKNOWN_YET},
 	{"profile", UNKNOWN_YET},
+	{"protect", FLAG, FIELD(protect)},
 	{"quota", UNKNOWN_YET},
 	{"readahead", SIZE, FIELD(readahead_bytes)},
 	{"region", STRING, FIELD(region)},

@@ -78,9 +78,12 @@ static int probe(struct volume *volume, const char *source, struct why *why)
 
 static int make_identity(struct volume *volume, struct why *why)
 {
+	struct volume_options same = volume->options;
+
+	same.protect = false; /* of one mountpoint */
 	volume->source = strdup(origin_source(volume->origin));
 	volume->identity = strdup(origin_identity(volume->origin));
-	volume->normal = volume_options_normal(&volume->options);
+	volume->normal = volume_options_normal(&same);
 	if (!volume->source || !volume->identity || !volume->normal)
 		return why_set(why, -ENOMEM, "out of memory");
 	return 0;
@@ -315,6 +318,8 @@ int volumes_mount(struct volumes *volumes, const char *source, const char *mount
 		busy.mountpoint = path;
 		enter(volumes, &busy);
 		r = check_mountpoint(volume, path, &again, why);
+		if (!r && volume->options.protect)
+			r = mounting_protect(path, why);
 		if (!r)
 			r = mount_volume(volume, whole, path, why);
 		leave(volumes, &busy);

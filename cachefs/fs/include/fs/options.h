@@ -25,6 +25,7 @@ struct volume_options {
 	gid_t gid;
 	mode_t umask; /* default 022 */
 	bool allow_other;
+	bool protect;             /* of this mountpoint: the directory below it becomes immutable */
 	uint64_t readahead_bytes; /* of the mount; default 4 MiB */
 	/* the daemon's, given at its start */
 	char *store, *size;
