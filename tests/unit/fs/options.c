@@ -23,6 +23,7 @@ static void normal_form(void **state)
 		{"ttl=2m,region=eu-1,anonymous", "anonymous,region=eu-1,ttl=120000ms"},
 		{"immutable", "immutable"},
 		{"store=/s,size=1G", ""},
+		{"strict,protect", "protect,strict"},
 		{"endpoint=http://h/a\\,b", "endpoint=http://h/a\\,b"},
 		{"subdir=//a/b/", "subdir=a/b"},
 		{"umask=077,uid=7,gid=8", "gid=8,uid=7,umask=077"},
