@@ -83,6 +83,22 @@ static void print_daemon(const json_t *daemon)
 		json_number(daemon, "fds"));
 }
 
+static void print_keeper(const json_t *keeper)
+{
+	const char *exit = json_text(keeper, "last_exit");
+
+	print_name("keeper");
+	if (!json_is_object(keeper)) {
+		printf("none: mounts end with the daemon\n");
+		return;
+	}
+	printf("pid %llu, %llu restarts of the daemon", json_number(keeper, "pid"),
+		json_number(keeper, "restarts"));
+	if (*exit)
+		printf(", the one before ended by %s", exit);
+	putchar('\n');
+}
+
 static void print_store(const json_t *store)
 {
 	char used[16], capacity[16];
@@ -184,6 +200,7 @@ static void print_whole(const json_t *status)
 	size_t i;
 
 	print_daemon(daemon);
+	print_keeper(json_object_get(daemon, "keeper"));
 	print_store(json_object_get(status, "store"));
 	print_features(json_object_get(daemon, "features"));
 	print_counters(json_object_get(status, "counters"));

@@ -91,7 +91,7 @@ static void describe_exit(int status, char *text, size_t size)
 	else if (WIFSIGNALED(status))
 		snprintf(text, size, "signal %d", WTERMSIG(status));
 	else if (WEXITSTATUS(status) == HOLD_EXIT_HANDED_OVER)
-		snprintf(text, size, "handed over");
+		snprintf(text, size, "hand-over");
 	else
 		snprintf(text, size, "status %d", WEXITSTATUS(status));
 }

@@ -325,6 +325,9 @@ static void write_process(struct buf *out, const struct control *control)
 	process_usage(&usage);
 	single(out, "uptime_seconds", "gauge", "Time since the daemon's start.",
 		seconds(clock_now_ns() - control->started_ns));
+	single(out, "daemon_restarts_total", "counter",
+		"Daemons that died and were followed by another, since the keeper's start.",
+		control->config.keeper.restarts);
 	head(out, "resident_memory_bytes", "gauge", "Resident memory of the daemon by kind.");
 	buf_printf(out,
 		"cachefs_resident_memory_bytes{kind=\"anon\"} %" PRIu64

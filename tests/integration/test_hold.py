@@ -86,7 +86,7 @@ def test_upgraded_again_and_again(cache, tree, workdir, rounds):
         assert "daemon and keeper are version" in upgrade(cache, binary)
         assert exe(cache.pid()) == exe(keeper) == str(binary)
     assert reader.done() <= PAUSE_S
-    assert cache.keeper() == {"pid": keeper, "restarts": 0, "last_exit": "handed over"}
+    assert cache.keeper() == {"pid": keeper, "restarts": 0, "last_exit": "hand-over"}
     # The new keeper keeps what the first one was given.
     cache.kill_daemon()
     assert (mounted / "d" / "0").stat().st_size == 3 * MIB
