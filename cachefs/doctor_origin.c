@@ -15,14 +15,15 @@ struct question {
 	struct origin_list list;
 	struct lock lock;
 	struct cond answered;
-	bool done; /* lock */
-	int error; /* lock */
+	bool found; /* an entry came; before done */
+	bool done;  /* lock */
+	int error;  /* lock */
 };
 
-static void ignore_entry(struct origin_list *list, const struct origin_entry *entry)
+static void take_entry(struct origin_list *list, const struct origin_entry *entry)
 {
-	(void)list;
 	(void)entry;
+	container_of(list, struct question, list)->found = true;
 }
 
 static void answered(struct origin_list *list, int error)
@@ -36,12 +37,12 @@ static void answered(struct origin_list *list, int error)
 	lock_drop(&question->lock);
 }
 
-static int list_one(struct origin *origin, const char *path)
+static int list_one(struct origin *origin, const char *path, bool *ret_found)
 {
 	struct question question = {.list = {.origin = origin,
 					    .path = path,
 					    .limit = 1,
-					    .entry = ignore_entry,
+					    .entry = take_entry,
 					    .done = answered}};
 	int error;
 
@@ -52,6 +53,7 @@ static int list_one(struct origin *origin, const char *path)
 	while (!question.done)
 		cond_wait(&question.answered, &question.lock);
 	error = question.error;
+	*ret_found = question.found;
 	lock_drop(&question.lock);
 	free(question.list.next_token);
 	cond_destroy(&question.answered);
@@ -59,7 +61,7 @@ static int list_one(struct origin *origin, const char *path)
 	return error;
 }
 
-static void say_answer(struct doctor *doctor, struct origin *origin, int error)
+static void say_answer(struct doctor *doctor, struct origin *origin, int error, bool found)
 {
 	const char *source = origin_source(origin);
 	struct origin_stats stats;
@@ -67,7 +69,9 @@ static void say_answer(struct doctor *doctor, struct origin *origin, int error)
 	origin_stats(origin, &stats);
 	switch (error) {
 	case 0:
-		doctor_say(doctor, FINDING_OK, source, "answers as %s",
+		doctor_say(doctor, found ? FINDING_OK : FINDING_WARN, source,
+			found ? "answers to %s"
+			      : "answers to %s, and lists nothing: check the prefix, or the path",
 			*origin_identity(origin) ? origin_identity(origin) : "anybody");
 		return;
 	case -ENOENT:
@@ -108,6 +112,7 @@ void doctor_origin(struct doctor *doctor, const char *source, const struct volum
 	};
 	struct origin_engine *engine = NULL;
 	struct origin *origin;
+	bool found = false;
 	struct why why;
 	int r = origin_engine_new(&engine);
 
@@ -119,8 +124,8 @@ void doctor_origin(struct doctor *doctor, const char *source, const struct volum
 	if (origin_open(engine, &config, &origin, &why)) {
 		doctor_say(doctor, FINDING_FAIL, source, "%s", why.text);
 	} else {
-		say_answer(
-			doctor, origin, list_one(origin, options->subdir ? options->subdir : ""));
+		r = list_one(origin, options->subdir ? options->subdir : "", &found);
+		say_answer(doctor, origin, r, found);
 		origin_unref(origin);
 	}
 	origin_engine_free(engine);

@@ -100,3 +100,9 @@ def test_a_detached_volume_is_told(cache, local):
     with open(mounted / "dir" / "a", "rb"):
         cache.umount(mounted, "--force")
         assert "unmounted" in cache.run("status").stdout
+
+
+def test_doctor_warns_of_a_source_that_lists_nothing(cache, local, workdir):
+    (workdir / "empty").mkdir()
+    shown = cache.run("doctor", local.source, f"file://{workdir}/empty", check=False).stdout
+    assert f"ok   {local.source}: answers" in shown and f"warn file://{workdir}/empty: " in shown
