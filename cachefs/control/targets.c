@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/list.h"
+#include "base/waiting.h"
 #include "walk.h"
 
 #define TARGETS_MAX 4096
@@ -13,21 +15,12 @@
 
 struct pending_lookup {
 	struct tree_lookup lookup;
-	struct lock lock;
-	struct cond answered;
-	bool done; /* lock */
-	int error; /* lock */
+	struct waiting waiting;
 };
 
 static void looked_up(struct tree_lookup *lookup, int error)
 {
-	struct pending_lookup *pending = container_of(lookup, struct pending_lookup, lookup);
-
-	lock_take(&pending->lock);
-	pending->done = true;
-	pending->error = error;
-	cond_signal(&pending->answered);
-	lock_drop(&pending->lock);
+	waiting_end(&container_of(lookup, struct pending_lookup, lookup)->waiting, error);
 }
 
 static int explain(struct volume *volume, const char *path, int error, struct why *why)
@@ -52,16 +45,9 @@ int target_lookup(struct volume *volume, const char *path, struct origin_attr *r
 		.lookup = {.tree = volume_tree(volume), .path = path, .done = looked_up}};
 	int error;
 
-	lock_init(&pending.lock);
-	cond_init(&pending.answered);
+	waiting_begin(&pending.waiting);
 	tree_lookup_start(&pending.lookup);
-	lock_take(&pending.lock);
-	while (!pending.done)
-		cond_wait(&pending.answered, &pending.lock);
-	error = pending.error;
-	lock_drop(&pending.lock);
-	cond_destroy(&pending.answered);
-	lock_destroy(&pending.lock);
+	error = waiting_wait(&pending.waiting);
 	if (error)
 		return explain(volume, path, error, why);
 	*ret = pending.lookup.attr;

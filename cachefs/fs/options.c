@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/units.h"
+#include "origin/origin.h"
 
 #define TEXT_MAX 65536
 
@@ -426,6 +427,22 @@ static void add_option(struct buf *text, const struct option *option,
 		return;
 	buf_add(text, "=", 1);
 	add_value(text, option, at);
+}
+
+void volume_options_origin(const struct volume_options *options, struct origin_config *ret)
+{
+	*ret = (struct origin_config){
+		.endpoint = options->endpoint,
+		.region = options->region,
+		.addressing = options->addressing,
+		.aws_profile = options->aws_profile,
+		.credentials = options->credentials,
+		.ca = options->ca,
+		.anonymous = options->anonymous,
+		.timeout_ms = options->timeout_ms,
+		.connections = options->connections,
+		.bandwidth_bytes = options->bandwidth_bytes,
+	};
 }
 
 char *volume_options_normal(const struct volume_options *options)

@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "probe.h"
+#include "origin/probe.h"
 
 #define PROBE_TIMEOUT_MS 10000
 
@@ -41,20 +41,11 @@ static int open_origin(struct volumes *volumes, const char *source,
 	const struct volume_options *options, uint64_t timeout_ms, struct origin **ret,
 	struct why *why)
 {
-	struct origin_config config = {
-		.source = source,
-		.endpoint = options->endpoint,
-		.region = options->region,
-		.addressing = options->addressing,
-		.aws_profile = options->aws_profile,
-		.credentials = options->credentials,
-		.ca = options->ca,
-		.anonymous = options->anonymous,
-		.timeout_ms = timeout_ms,
-		.connections = options->connections,
-		.bandwidth_bytes = options->bandwidth_bytes,
-	};
+	struct origin_config config;
 
+	volume_options_origin(options, &config);
+	config.source = source;
+	config.timeout_ms = timeout_ms;
 	return origin_open(volumes->engine, &config, ret, why);
 }
 
@@ -63,15 +54,18 @@ static int probe(struct volume *volume, const char *source, struct why *why)
 {
 	uint64_t timeout_ms = volume->options.timeout_ms;
 	struct origin *origin;
+	struct why reason;
 	int r = open_origin(volume->volumes, source, &volume->options,
 		timeout_ms < PROBE_TIMEOUT_MS ? timeout_ms : PROBE_TIMEOUT_MS, &origin, why);
 
 	if (r)
 		return r;
-	r = probe_origin(origin, why);
+	r = origin_probe(origin, "", NULL, &reason);
 	/* An HTTP server need not list; what is below it is found by name. */
-	if (r == -ENOENT && !strncmp(origin_source(origin), "http", 4))
+	if (r == -ENOENT && !origin_lists_all(origin))
 		r = 0;
+	if (r)
+		why_set(why, r, "%s %s", origin_source(origin), reason.text);
 	origin_unref(origin);
 	return r;
 }
