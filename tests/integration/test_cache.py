@@ -1,4 +1,4 @@
-"""The store: what it keeps, how much it may use, and what happens when it is damaged, full, or on a poor file system."""
+"""The store: what it keeps, how much it may use, and what happens when it is damaged or full."""
 
 import contextlib
 import os

@@ -95,7 +95,8 @@ def test_the_control_socket_speaks_http(cache, scripted):
     link.request("GET", "/v1/status")
     assert json.loads(link.getresponse().read())["volumes"][0]["mountpoint"] == str(mounted)
     for method, url, body, wanted in (("GET", "/v1/nosuch", None, 404), ("POST", "/v1/evict", b"{", 400),
-                                      ("POST", "/v1/evict", b'{"targets": "x"}', 400), ("DELETE", "/v1/status", None, 405),
+                                      ("POST", "/v1/evict", b'{"targets": "x"}', 400),
+                                      ("DELETE", "/v1/status", None, 405),
                                       ("POST", "/v1/mount", b'{"source": "file:///", "nosuch": 1}', 400)):
         link.request(method, url, body)
         answer = link.getresponse()
@@ -238,7 +239,8 @@ def test_completion(cache):
         line = " ".join(words)
         program = (f"source {script}; COMP_WORDS=({' '.join(repr(w) for w in words)}); COMP_CWORD={len(words) - 1}; "
                    f"COMP_LINE={line!r}; COMP_POINT={len(line)}; "
-                   "f=$(complete -p cachefs | sed 's/.*-F \\([^ ]*\\).*/\\1/'); $f cachefs \"${COMP_WORDS[COMP_CWORD]}\" "
+                   "f=$(complete -p cachefs | sed 's/.*-F \\([^ ]*\\).*/\\1/'); "
+                   "$f cachefs \"${COMP_WORDS[COMP_CWORD]}\" "
                    "\"${COMP_WORDS[COMP_CWORD-1]}\"; printf '%s\\n' \"${COMPREPLY[@]}\"")
         return subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout.split()
 
@@ -299,6 +301,7 @@ def test_each_log_line_is_one_event(cache, faulty):
     with pytest.raises(OSError):
         (mounted / "evil\nname\x1b[31m").read_bytes()
     lines = cache.log.read_text(errors="surrogateescape").splitlines()
-    assert lines and all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z (error|warn|info|debug) [a-z_]+( |$)", line) for line in lines)
+    event = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z (error|warn|info|debug) [a-z_]+( |$)")
+    assert lines and all(event.match(line) for line in lines)
     assert not any("\x1b" in line for line in lines)
     assert not any(" error forged" in line and line.startswith("2026-01-01") for line in lines)

@@ -102,7 +102,8 @@ def test_killed_while_starting(cache, tree, rounds):
     """Half a store is a store: the next start makes the rest."""
     origin, wanted = tree
     for n in range(rounds(5, 30)):
-        serve = process.start([PROGRAM, "serve", "--store", cache.store, "--control", cache.control], cache.log, cache.env)
+        argv = [PROGRAM, "serve", "--store", cache.store, "--control", cache.control]
+        serve = process.start(argv, cache.log, cache.env)
         time.sleep(0.002 * n)  # any moment will do
         process.kill([serve.pid])
         serve.wait()

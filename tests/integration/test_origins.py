@@ -1,4 +1,4 @@
-"""Every kind of origin through a mount: the bytes of cold, warm and restarted reads, and that the fast ways are used."""
+"""Every kind of origin through a mount: the bytes of cold, warm and restarted reads, by the fast ways."""
 
 import hashlib
 import os

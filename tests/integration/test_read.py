@@ -91,7 +91,8 @@ def test_pieces_of_any_place_and_size(cache, workdir):
 
 
 @pytest.mark.parametrize("argv", [
-    ["cat", "PATH"], ["dd", "if=PATH", "bs=3M", "status=none"], ["dd", "if=PATH", "bs=4M", "iflag=direct", "status=none"],
+    ["cat", "PATH"], ["dd", "if=PATH", "bs=3M", "status=none"],
+    ["dd", "if=PATH", "bs=4M", "iflag=direct", "status=none"],
     ["tail", "-c", "+1", "PATH"]], ids=" ".join)
 def test_common_programs(cache, scripted, argv):
     content = data.make("programs", 7 * MIB + 5)

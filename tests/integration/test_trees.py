@@ -1,4 +1,4 @@
-"""Names: every key that can be a name is one, exactly once; no key leaves the volume; listings are complete and cheap."""
+"""Names: every key that can be one is one, exactly once; no key leaves the volume; listings are whole and cheap."""
 
 import os
 import subprocess
@@ -10,8 +10,8 @@ from lib import child, reads, wait
 from lib.origins import DirectoryOrigin, FaultyOrigin, S3Origin
 
 # Names within a directory that any S3 server has to take.
-PLAIN = ["plain", "with space", " leading", "trailing ", "plus+plus", "per%cent", "%2F", "%25", "what?", "hash#tag", "am&p",
-         "le<ss", "quo\"te", "apo'strophe", "semi;colon", "equal=sign", "tilde~", "star*", "dollar$", "at@", "comma,",
+PLAIN = ["plain", "with space", " leading", "trailing ", "plus+plus", "per%cent", "%2F", "%25", "what?", "hash#tag",
+         "am&p", "le<ss", "quo\"te", "apo'strophe", "semi;colon", "equal=sign", "tilde~", "star*", "dollar$", "at@", "comma,",
          "back`tick", "pi|pe", "brace{}", "bracket[]", "caret^", "\u00fcmlaut", "\u4e2d\u6587", "\U0001f600", "e\u0301",
          "dot.", ".hidden", "...", "-dash", "a" * 255]
 # What only some take.
@@ -232,8 +232,8 @@ def test_find_and_du(cache, origin):
     for key, size in sizes.items():
         origin.put(key, b"x" * size)
     mounted = cache.mount_origin(origin)
-    found = subprocess.run(["find", ".", "-type", "f", "-printf", "%P %s\\n"], cwd=mounted, capture_output=True, text=True,
-                           timeout=60, check=True).stdout
+    found = subprocess.run(["find", ".", "-type", "f", "-printf", "%P %s\\n"], cwd=mounted, capture_output=True,
+                           text=True, timeout=60, check=True).stdout
     assert dict(line.split() for line in found.splitlines()) == {key: str(size) for key, size in sizes.items()}
     directories = subprocess.run(["find", ".", "-type", "d"], cwd=mounted, capture_output=True, text=True, timeout=60,
                                  check=True).stdout

@@ -82,7 +82,8 @@ def compare_parquet(local, mounted):
         assert wanted.equals(pyarrow.parquet.read_table(path(mounted, "table.parquet"), **more))
         rows += wanted.num_rows
     with pyarrow.parquet.ParquetFile(path(mounted, "table.parquet")) as shown:
-        assert shown.read_row_group(7).equals(pyarrow.parquet.ParquetFile(path(local, "table.parquet")).read_row_group(7))
+        wanted = pyarrow.parquet.ParquetFile(path(local, "table.parquet"))
+        assert shown.read_row_group(7).equals(wanted.read_row_group(7))
     assert pyarrow.parquet.read_table(path(local, "parts")).equals(pyarrow.parquet.read_table(path(mounted, "parts")))
     return rows
 
