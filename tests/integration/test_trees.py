@@ -11,9 +11,9 @@ from lib.origins import DirectoryOrigin, FaultyOrigin, S3Origin
 
 # Names within a directory that any S3 server has to take.
 PLAIN = ["plain", "with space", " leading", "trailing ", "plus+plus", "per%cent", "%2F", "%25", "what?", "hash#tag",
-         "am&p", "le<ss", "quo\"te", "apo'strophe", "semi;colon", "equal=sign", "tilde~", "star*", "dollar$", "at@", "comma,",
-         "back`tick", "pi|pe", "brace{}", "bracket[]", "caret^", "\u00fcmlaut", "\u4e2d\u6587", "\U0001f600", "e\u0301",
-         "dot.", ".hidden", "...", "-dash", "a" * 255]
+         "am&p", "le<ss", "quo\"te", "apo'strophe", "semi;colon", "equal=sign", "tilde~", "star*", "dollar$", "at@",
+         "comma,", "back`tick", "pi|pe", "brace{}", "bracket[]", "caret^", "\u00fcmlaut", "\u4e2d\u6587",
+         "\U0001f600", "e\u0301", "dot.", ".hidden", "...", "-dash", "a" * 255]
 # What only some take.
 HARD = ["new\nline", "tab\tbed", "cr\rlf", "back\\slash", "esc\x1b[31m", "del\x7f", "a" * 1000]
 NOT_TEXT = ["\udcff\udcfe", "half\udcc3", "latin\udce9"]
