@@ -13,8 +13,8 @@
 typedef int target_file(
 	void *arg, struct volume *volume, const char *path, const struct origin_attr *attr);
 
-/* 0; -ENOENT: no such mount, volume or file; -ESHUTDOWN: the daemon is ending; what the origin said;
- * each with why. */
+/* 0; -ENOENT: no such mount, volume or file; -ESHUTDOWN: the daemon is ending; what the origin
+ * said; each with why. */
 int target_visit(
 	struct control *control, const char *target, target_file *file, void *arg, struct why *why);
 

@@ -84,8 +84,8 @@ int snapshot_begin(struct index *index, MDB_txn **ret)
 
 /*
  * A page of the map beyond the file's end would be SIGBUS to who reads it. A file that was cut gets
- * its length back, so that LMDB finds empty pages there and says that they are damaged. Also a whole
- * file may be too short: pages that were used and freed in one transaction are never written.
+ * its length back, so that LMDB finds empty pages there and says that they are damaged. Also a
+ * whole file may be too short: pages that were used and freed in one transaction are never written.
  */
 static int cover_pages(MDB_env *env)
 {

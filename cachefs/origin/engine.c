@@ -114,8 +114,8 @@ void engine_submit(struct request *request)
 void engine_submit_pair(struct request *request, struct request *other)
 {
 	request->loop = other->loop = choose_loop(request->origin);
-	/* One critical section would not help: both finish on the loop's thread anyway, and the
-	 * shared struct lives until both are released. */
+	/* The first may be finished before the second is there: what they share lives until both
+	 * are released. */
 	submit(request);
 	submit(other);
 }

@@ -28,7 +28,7 @@ void lane_init(struct lane *lane, unsigned limit);
 
 /* Chooses the loop with the fewest requests of the origin. */
 void engine_submit(struct request *request);
-/* To the loop that already has `other`, so that both finish on one thread. Submit `other` after. */
+/* Both to one loop, so that they finish on one thread. */
 void engine_submit_pair(struct request *request, struct request *other);
 void engine_signal(struct request *request, unsigned signal);
 /* Cancels the requests of origins that are shut. */

@@ -42,7 +42,6 @@ struct dir_get {
 	bool working; /* lock: a worker has it, or will */
 	bool resumed; /* lock: while it was working */
 	_Atomic bool cancelled;
-	uint8_t block[BLOCK_SIZE];
 };
 
 static struct dir *dir_of(const struct origin *origin)
@@ -164,7 +163,7 @@ static int check_version(const struct dir_get *own)
 }
 
 /* Reads one block; what it gives away was read while the version was the right one. */
-static int read_block(struct dir_get *own, size_t *ret_n)
+static int read_block(struct dir_get *own, uint8_t block[BLOCK_SIZE], size_t *ret_n)
 {
 	const struct origin_get *get = own->get;
 	uint64_t missing = get->length - own->received;
@@ -175,7 +174,7 @@ static int read_block(struct dir_get *own, size_t *ret_n)
 	if (r)
 		return r;
 	do {
-		got = pread(own->fd, own->block, n, (off_t)(get->offset + own->received));
+		got = pread(own->fd, block, n, (off_t)(get->offset + own->received));
 	} while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return -errno;
@@ -186,23 +185,27 @@ static int read_block(struct dir_get *own, size_t *ret_n)
 	return got ? 0 : -ESTALE;
 }
 
-/* 0: all given; -EAGAIN: paused. */
+/* 0: all given; -EAGAIN: paused. The block is of one run: GETs that wait for a worker or for their
+ * caller, of which there may be many, hold none. */
 static int get_run(struct dir_get *own)
 {
+	_cleanup_(freep) uint8_t *block = malloc(BLOCK_SIZE);
 	struct origin_get *get = own->get;
 
+	if (!block)
+		return -ENOMEM;
 	if (own->fd < 0)
 		own->fd = open_beneath(dir_of(own->origin), get->path, O_RDONLY | O_NONBLOCK);
 	if (own->fd < 0)
 		return own->fd == -ENOENT ? -ESTALE : own->fd;
 	while (own->received < get->length) {
 		size_t n = 0, took;
-		int r = atomic_load(&own->cancelled) ? -ECANCELED : read_block(own, &n);
+		int r = atomic_load(&own->cancelled) ? -ECANCELED : read_block(own, block, &n);
 
 		if (r)
 			return r;
 		atomic_fetch_add(&own->origin->bytes, n);
-		took = get->data(get, own->block, n);
+		took = get->data(get, block, n);
 		check(took <= n);
 		own->received += took;
 		if (took < n)

@@ -27,8 +27,8 @@ static bool has_scheme(const char *href)
 	return n && href[n] == ':';
 }
 
-/* What follows the directory's own URL; NULL when the link leads elsewhere, or with path->error when
- * it can't be decoded. */
+/* What follows the directory's own URL; NULL when the link leads elsewhere, or with path->error
+ * when it can't be decoded. */
 static const char *below_directory(const struct parse *parse, const char *href, struct buf *path)
 {
 	size_t host_size = strlen(parse->origin_url);

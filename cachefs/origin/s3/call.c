@@ -279,8 +279,9 @@ static bool apply_fix(struct request *request, enum fix fix, const char *region)
 	return false;
 }
 
-/* Another region's answer need not say so in a code: a HEAD has no body. Where its headers don't name
- * the region either, the LIST that runs beside it learns it, so a HEAD waits and tries again once. */
+/* Another region's answer need not say so in a code: a HEAD has no body. Where its headers don't
+ * name the region either, the LIST that runs beside it learns it, so a HEAD waits and tries again
+ * once. */
 static void suspect_region(struct request *request, const char *region, struct verdict *ret)
 {
 	long status = request->answer.status;

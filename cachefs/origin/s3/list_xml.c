@@ -13,6 +13,9 @@
 #define KEY_MAX   (16u << 10) /* 1,024 bytes, each encoded as %XX, and room */
 #define TEXT_MAX  (16u << 10)
 #define DEPTH_MAX 8
+/* S3's own pages have 1,000, other servers' may be set to more. Each takes some hundred bytes here,
+ * and little more than a dozen in a document made to exhaust us. */
+#define KEYS_MAX (256u << 10)
 
 enum place {
 	PLACE_OUTSIDE,
@@ -196,6 +199,10 @@ static void keep_key(struct parse *parse)
 {
 	size_t n = parse->n_keys;
 
+	if (n == KEYS_MAX) {
+		fail(parse, -EBADMSG);
+		return;
+	}
 	/* Grows at powers of two. */
 	if (!(n & (n - 1))) {
 		struct raw_key *more =

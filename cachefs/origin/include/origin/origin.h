@@ -96,8 +96,9 @@ struct origin *origin_ref(struct origin *origin);
 void origin_unref(struct origin *origin);
 
 /*
- * The volume is going: every request of this origin that is under way ends soon with -ECANCELED, and so does every later
- * one, instead of waiting for an origin that may be out of reach. Any thread, any number of times.
+ * The volume is going: every request of this origin that is under way ends soon with -ECANCELED,
+ * and so does every later one, instead of waiting for an origin that may be out of reach. Those of
+ * file:// end as they would have. Any thread, any number of times.
  */
 void origin_shutdown(struct origin *origin);
 
@@ -144,7 +145,7 @@ void origin_get_start(struct origin_get *get);
 /* Any thread, at any time between start and done: the call must return before done does, which the
  * caller gets by making it under the lock that its done takes. Never calls back. */
 void origin_get_resume(struct origin_get *get);
-/* done(-ECANCELED) follows soon, unless another done is already on its way. Any thread, as resume. */
+/* done(-ECANCELED) follows soon, unless another done is already on its way. As resume. */
 void origin_get_cancel(struct origin_get *get);
 
 /* What one path is. An object and a directory of the same name: the directory wins. */

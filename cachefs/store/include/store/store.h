@@ -91,8 +91,9 @@ int raw_punch(struct store *store, struct id128 object, uint64_t offset, uint64_
  * Removes the file unless anyone has it open or mapped (passthrough handles and mappings that
  * outlived them included), which a write lease tells (fcntl(2), F_SETLEASE). No struct raw of it
  * may exist; the caller lets nobody open the object meanwhile, and has the index forget it after: a
- * record without a file is found out when it is opened, a file without a record only takes room. Where the file system has no leases, the file goes at once and its blocks when its last
- * user lets go. 0 (also if there is none), -EBUSY, -EIO.
+ * record without a file is found out when it is opened, a file without a record only takes room.
+ * Where the file system has no leases, the file goes at once and its blocks when its last user lets
+ * go. 0 (also if there is none), -EBUSY, -EIO.
  */
 int raw_remove(struct store *store, struct id128 object, uint64_t *ret_freed_bytes);
 
