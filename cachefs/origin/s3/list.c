@@ -111,6 +111,14 @@ static const struct buf *next_page(struct s3_listing *listing, const struct list
 
 /* --- entries --- */
 
+/* A server that doesn't know `prefix` must not pass for one that found something. */
+static bool is_below(const char *directory, const struct list_key *key)
+{
+	size_t n = strlen(directory);
+
+	return key->key_size >= n && !memcmp(key->key, directory, n);
+}
+
 static bool valid_name(const char *name, size_t n)
 {
 	return n >= 1 && n <= NAME_MAX_BYTES && !(n == 1 && name[0] == '.') &&
@@ -125,7 +133,7 @@ static void give_file(
 	attr->kind = ORIGIN_FILE;
 	attr->size_bytes = key->size_bytes;
 	attr->mtime_ns = key->modified_s * 1000000000ll;
-	if (*key->etag && strlen(key->etag) < sizeof attr->version.text) {
+	if (key->sized && *key->etag && strlen(key->etag) < sizeof attr->version.text) {
 		strcpy(attr->version.text, key->etag);
 		attr->version.strong = strncmp(key->etag, "W/", 2) != 0;
 		entry->attr_known = true;
@@ -139,7 +147,7 @@ static int take_key(void *arg, const struct list_key *key)
 	size_t skip = strlen(listing->request.key);
 	struct origin_entry entry = {.attr_known = false};
 
-	if (key->key_size < skip || memcmp(key->key, listing->request.key, skip) != 0)
+	if (!is_below(listing->request.key, key))
 		return -EBADMSG;
 	listing->exists = true;
 	entry.name = key->key + skip;
@@ -149,7 +157,7 @@ static int take_key(void *arg, const struct list_key *key)
 		listing->list->hidden_keys += key->size_bytes > 0;
 		return 0;
 	}
-	if (key->prefix && entry.name[entry.name_size - 1] != '/')
+	if (key->prefix && (!entry.name_size || entry.name[entry.name_size - 1] != '/'))
 		return -EBADMSG;
 	entry.name_size -= key->prefix;
 	if (memchr(entry.name, '/', entry.name_size))
@@ -168,10 +176,9 @@ static int take_key(void *arg, const struct list_key *key)
 	return 0;
 }
 
-static int skip_key(void *arg, const struct list_key *key)
+static int probe_key(void *arg, const struct list_key *key)
 {
-	(void)arg, (void)key;
-	return 0;
+	return is_below(arg, key) ? 0 : -EBADMSG;
 }
 
 /* --- the page --- */
@@ -297,7 +304,7 @@ static void accept_probe(struct request *request, struct verdict *verdict)
 	struct list_page page;
 
 	list_page_init(&page);
-	if (parse_page(request, skip_key, NULL, &page, verdict)) {
+	if (parse_page(request, probe_key, s3_request_of(request)->key, &page, verdict)) {
 		if (page.n_keys)
 			verdict_done(verdict);
 		else

@@ -28,7 +28,7 @@ enum place {
 
 struct raw_key {
 	struct buf text; /* as in the document */
-	bool prefix;
+	bool prefix, sized;
 	uint64_t size_bytes;
 	int64_t modified_s;
 	char etag[160];
@@ -163,7 +163,8 @@ static void end_in_contents(struct parse *parse, const char *name, const char *t
 	if (!strcmp(name, "Key"))
 		buf_add(&key->text, text, parse->text.size);
 	else if (!strcmp(name, "Size")) {
-		if (!parse_size_text(text, &key->size_bytes))
+		key->sized = parse_size_text(text, &key->size_bytes);
+		if (!key->sized)
 			fail(parse, -EBADMSG);
 	} else if (!strcmp(name, "LastModified"))
 		key->modified_s = answer_parse_iso(text);
@@ -297,6 +298,7 @@ static int give_key(struct parse *parse, const struct raw_key *raw, struct buf *
 	struct list_key out = {
 		.prefix = raw->prefix,
 		.size_bytes = raw->size_bytes,
+		.sized = raw->sized,
 		.modified_s = raw->modified_s,
 		.etag = raw->etag,
 	};

@@ -17,6 +17,7 @@ struct list_key {
 	const char *key; /* any bytes; may hold NULs */
 	size_t key_size;
 	uint64_t size_bytes;
+	bool sized; /* the document says its size */
 	int64_t modified_s;
 	const char *etag; /* "" when there is none */
 	bool prefix;      /* a common prefix; the rest is not set then */

@@ -214,6 +214,34 @@ static void a_page_is_tried_again(void **state)
 	close_script(&fixture);
 }
 
+/* What isn't below the directory, or isn't one name in it, is no answer to the question. */
+static void keys_from_elsewhere(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET", LIST(KEY("other/x"))},
+		{"GET", LIST(KEY("d"))},
+		{"GET", LIST(KEY("d/x/y"))},
+		{"GET", LIST(PREFIX("d/"))},
+		{"GET", LIST(PREFIX("d/x"))},
+		{"GET", LIST(PREFIX("d/x/y/"))},
+		{"GET", LIST(PREFIX(""))},
+		{"GET", LIST(KEY("d/a"))},
+	};
+
+	(void)state;
+	/* One at a time: the gaps between many tries grow long. */
+	for (size_t i = 0; i + 1 < sizeof steps / sizeof steps[0]; i++) {
+		struct script_step two[] = {steps[i], steps[sizeof steps / sizeof steps[0] - 1]};
+		struct fixture fixture;
+
+		OPEN(&fixture, "s3://bucket", two);
+		assert_int_equal(list(&fixture, "d"), 0);
+		assert_string_equal(fixture.list->names, "a\n");
+		assert_int_equal(script_requests(fixture.script), 2);
+		close_script(&fixture);
+	}
+}
+
 #define HEAD_OK   "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 3\r\n\r\n"
 #define HEAD_NONE "HTTP/1.1 404 X\r\n\r\n"
 #define HEAD_NO   "HTTP/1.1 403 X\r\n\r\n"
@@ -250,6 +278,24 @@ static void what_a_path_is(void **state)
 		assert_int_equal(script_requests(fixture.script), 2);
 		close_script(&fixture);
 	}
+}
+
+/* A server that doesn't know `prefix` makes no directory of a file. */
+static void a_probe_that_finds_something_else(void **state)
+{
+	static const struct script_step steps[] = {
+		{"HEAD /bucket/f ", HEAD_OK},
+		{"prefix=f%2F ", LIST(KEY("a"))},
+		{"prefix=f%2F ", LIST("")},
+	};
+	struct fixture fixture;
+
+	(void)state;
+	OPEN(&fixture, "s3://bucket", steps);
+	assert_int_equal(wait_stat(fixture.origin, "f", &fixture.attr), 0);
+	assert_int_equal(fixture.attr.kind, ORIGIN_FILE);
+	assert_int_equal(script_requests(fixture.script), 3);
+	close_script(&fixture);
 }
 
 static void the_region_is_learned(void **state)
@@ -355,6 +401,8 @@ int main(void)
 		cmocka_unit_test(version_1),
 		cmocka_unit_test(a_server_that_ignores_list_type),
 		cmocka_unit_test(errors_of_listings),
+		cmocka_unit_test(keys_from_elsewhere),
+		cmocka_unit_test(a_probe_that_finds_something_else),
 		cmocka_unit_test(a_page_is_tried_again),
 		cmocka_unit_test(what_a_path_is),
 		cmocka_unit_test(the_region_is_learned),
