@@ -27,7 +27,7 @@ def tree(workdir):
 
 
 def unmount_dead(cache):
-    """The kill took the daemon: its mount is dead until the next issue's keeper."""
+    """Daemon and keeper are gone, so that the mount is dead."""
     for mount in mounts.below(cache.directory):
         subprocess.run(["umount", "-l", mount.path], check=True)
     cache.mountpoints.clear()
