@@ -143,13 +143,15 @@ int fs_resume(
 
 int fs_start(struct fs *fs, struct why *why)
 {
-	bool taken_over = session_init_flags(fs->session);
-	int r = taken_over ? sweep_backing(fs) : 0;
+	int r;
+
+	fs->taken_over = session_init_flags(fs->session);
+	r = fs->taken_over ? sweep_backing(fs) : 0;
 
 	if (r)
 		return why_set(why, r, "taking over a mount: %s", strerror(-r));
 	r = session_start(fs->session, why);
-	if (r || !taken_over)
+	if (r)
 		return r;
 	r = sweeper_start(&fs->sweeper, fs);
 	/* Without it some memory is lost, no more. */

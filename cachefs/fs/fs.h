@@ -5,9 +5,9 @@
  * answered from the cache's done callback.
  *
  * Locks, outermost first: the volumes' lock; libfuse's lock of a request; parking->lock;
- * nodes->lock. The last two are leaves to each other. None is held across a reply, a callback, an
- * ioctl or a call of another room. References are dropped before the reply where the reply may be
- * what the end of the session waits for.
+ * nodes->lock. The last two are leaves to each other; the sweeper's is before nodes->lock. None is
+ * held across a reply, a callback, an ioctl or a call of another room. References are dropped before
+ * the reply where the reply may be what the end of the session waits for.
  */
 #ifndef FS_FS_H
 #define FS_FS_H
@@ -49,6 +49,7 @@ struct fs {
 	struct parking parking;
 	struct session *session;
 	struct sweeper sweeper;
+	bool taken_over; /* constant once started */
 	struct fs_counters counters;
 	_Atomic bool passthrough; /* negotiated, and no BACKING_OPEN was refused for good */
 };

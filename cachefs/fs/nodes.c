@@ -166,6 +166,11 @@ static int full(struct nodes *nodes)
 	return -ENFILE;
 }
 
+static bool below_crowd(const struct nodes *nodes)
+{
+	return table_nodes(nodes->table) < table_max_nodes(nodes->table) / 4 * 3;
+}
+
 static int make_node(struct nodes *nodes, const struct name_key *key,
 	const struct origin_attr *attr, struct node **ret)
 {
@@ -184,6 +189,7 @@ static int make_node(struct nodes *nodes, const struct name_key *key,
 		return full(nodes);
 	}
 	nodes->full = false;
+	atomic_store(&nodes->crowded, !below_crowd(nodes));
 	node->id = node->record->id;
 	node->ino = name->ino;
 	node->parent = name->parent;
@@ -265,7 +271,38 @@ void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t n)
 
 bool nodes_are_plenty(struct nodes *nodes)
 {
-	return nodes_count(nodes) < (uint64_t)table_max_nodes(nodes->table) / 4 * 3;
+	bool plenty;
+
+	lock_take(&nodes->lock);
+	plenty = below_crowd(nodes);
+	lock_drop(&nodes->lock);
+	return plenty;
+}
+
+bool nodes_are_crowded(const struct nodes *nodes)
+{
+	return atomic_load(&nodes->crowded);
+}
+
+bool nodes_list_idle(
+	struct nodes *nodes, uint32_t *at, uint32_t max, uint64_t *ret, size_t *ret_count)
+{
+	uint32_t end = table_max_nodes(nodes->table);
+
+	*ret_count = 0;
+	if (*at >= end)
+		return false;
+	if (end - *at > max)
+		end = *at + max;
+	lock_take(&nodes->lock);
+	for (; *at < end; ++*at) {
+		const struct node *node = nodes->slots[*at];
+
+		if (node && !node->refs && !node_is_directory(node))
+			ret[(*ret_count)++] = node->id;
+	}
+	lock_drop(&nodes->lock);
+	return true;
 }
 
 uint64_t nodes_count(struct nodes *nodes)

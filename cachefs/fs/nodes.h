@@ -42,7 +42,8 @@ struct nodes {
 	struct node **slots; /* by the low bits of an id */
 	struct node *root;
 	uint32_t n_doubtful;
-	bool full;   /* said so in the log */
+	_Atomic bool crowded; /* written under the lock */
+	bool full;            /* said so in the log */
 	bool frozen; /* the table is a successor's now: nothing is written to it any more */
 };
 
@@ -85,6 +86,12 @@ void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t n);
 /* True below three quarters of the ceiling: names that nobody asked for may get nodes. */
 bool nodes_are_plenty(struct nodes *nodes);
 uint64_t nodes_count(struct nodes *nodes);
+/* False while nodes_are_plenty, as of the last one that was made; no lock. */
+bool nodes_are_crowded(const struct nodes *nodes);
+/* Ids of files that nobody uses here, of up to max slots from *at on, which is 0 at first; false: no
+ * more slots. The newer the greater the id. */
+bool nodes_list_idle(
+	struct nodes *nodes, uint32_t *at, uint32_t max, uint64_t *ret, size_t *ret_count);
 
 /* From now on its name leads to another node. */
 void nodes_supersede(struct nodes *nodes, struct node *node);

@@ -59,6 +59,8 @@ static void reply_found(struct lookup *lookup)
 	if (fuse_reply_entry(lookup->parked.req, &entry) < 0)
 		nodes_forget(&fs->nodes, entry.ino, 1);
 	node_put(&fs->nodes, node);
+	if (nodes_are_crowded(&fs->nodes))
+		sweeper_wake(&fs->sweeper);
 }
 
 static void done(struct tree_lookup *tree, int error)

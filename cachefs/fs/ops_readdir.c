@@ -138,6 +138,8 @@ static void end_told(struct page *page, bool answered)
 			nodes_forget(&page->fs->nodes, page->told[i]->id, 1);
 		node_put(&page->fs->nodes, page->told[i]);
 	}
+	if (page->n_told && nodes_are_crowded(&page->fs->nodes))
+		sweeper_wake(&page->fs->sweeper);
 }
 
 static void reply_page(struct page *page, size_t size, off_t offset)

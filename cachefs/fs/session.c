@@ -20,9 +20,8 @@
 #define WAKE_EVERY_NS 1000000
 /* FUSE_HAS_RESEND of INIT's flags, since 6.9. */
 #define INIT_HAS_RESEND (1ull << 39)
-#ifndef FUSE_SYNCFS
-#define FUSE_SYNCFS 50
-#endif
+/* FUSE_NOTIFY_PRUNE, since 6.18. */
+#define NOTIFY_PRUNE               9
 #define FUSE_TMPFILE_OP            51
 #define FUSE_COPY_FILE_RANGE_64_OP 53
 
@@ -483,6 +482,22 @@ int session_probe_node(struct session *session, uint64_t id)
 {
 	/* No pages: only the attributes, which are asked for again when somebody wants them. */
 	return fuse_lowlevel_notify_inval_inode(session->fuse, id, -1, 0);
+}
+
+int session_prune(struct session *session, const uint64_t *ids, uint32_t count)
+{
+	struct prune {
+		uint32_t count, padding;
+		uint64_t spare;
+	} prune = {.count = count};
+	struct fuse_out_header header = {
+		.len = (uint32_t)(sizeof header + sizeof prune + count * sizeof *ids),
+		.error = NOTIFY_PRUNE,
+	};
+	struct iovec iov[] = {{&header, sizeof header}, {&prune, sizeof prune},
+		{(void *)ids, count * sizeof *ids}};
+
+	return writev(session->device, iov, 3) < 0 ? -errno : 0;
 }
 
 int session_backing_open(struct session *session, int fd)

@@ -59,6 +59,9 @@ bool session_is_resent(void);
 /* What the kernel knows of a node that nobody asked for: 0, -ENOENT: nothing. Not on a thread of
  * the session: it may wait for one. */
 int session_probe_node(struct session *session, uint64_t id);
+/* Has the kernel drop what it keeps of these nodes and doesn't use. As session_probe_node. 0;
+ * -EINVAL: it can't be asked for that (before 6.18). */
+int session_prune(struct session *session, const uint64_t *ids, uint32_t count);
 /* The flags of the INIT that was answered, from the table: the two words as one. */
 uint64_t session_init_flags(const struct session *session);
 

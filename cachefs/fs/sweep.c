@@ -11,8 +11,10 @@
 #include "base/work.h"
 #include "fs.h"
 
-#define EVERY_NS (60 * NS_PER_SEC)
-#define AT_ONCE  256
+#define EVERY_NS           (60 * NS_PER_SEC)
+#define AT_ONCE            256
+#define PRUNE_PAUSE_NS     (50 * NS_PER_MS)
+#define PRUNE_PAUSE_MAX_NS (10 * NS_PER_SEC)
 /* The kernel counts ids up, so one that was given out and not noted is near the last that was. */
 #define BACKING_MARGIN 4096
 
@@ -82,24 +84,68 @@ void sweep_nodes(struct fs *fs)
 		log_info("nodes_swept", "count=%llu", (unsigned long long)dropped);
 }
 
+/* False: nodes can't be pruned. */
+static bool work(struct fs *fs, bool crowded, bool due)
+{
+	if (due)
+		sweep_nodes(fs);
+	return !crowded || prune_nodes(fs);
+}
+
+/* After a prune: FORGETs take a moment to come. As long as it helps the next one comes soon; what the
+ * kernel has in use it can't forget. The caller holds the sweeper's lock. */
+static void pause_pruning(struct fs *fs, uint64_t *pause_ns)
+{
+	struct sweeper *sweeper = &fs->sweeper;
+	uint64_t until_ns = clock_now_ns() + *pause_ns;
+
+	while (!sweeper->ending && !cond_wait_until(&sweeper->changed, &sweeper->lock, until_ns))
+		continue;
+	sweeper->crowded = !nodes_are_plenty(&fs->nodes);
+	if (!sweeper->crowded)
+		*pause_ns = PRUNE_PAUSE_NS;
+	else if (*pause_ns < PRUNE_PAUSE_MAX_NS)
+		*pause_ns *= 2;
+}
+
 static void *sweep(void *arg)
 {
 	struct fs *fs = arg;
 	struct sweeper *sweeper = &fs->sweeper;
+	bool can_prune = true;
+	/* Of the first daemon that serves a mount nothing is in doubt. */
+	uint64_t next_ns = fs->taken_over ? clock_now_ns() + EVERY_NS : UINT64_MAX;
+	uint64_t pause_ns = PRUNE_PAUSE_NS;
 
 	lock_take(&sweeper->lock);
 	while (!sweeper->ending) {
-		if (cond_wait_until(&sweeper->changed, &sweeper->lock, clock_now_ns() + EVERY_NS) !=
-			-ETIMEDOUT)
+		bool crowded = sweeper->crowded && can_prune, due = clock_now_ns() >= next_ns;
+
+		if (!crowded && !due) {
+			cond_wait_until(&sweeper->changed, &sweeper->lock, next_ns);
 			continue;
+		}
 		lock_drop(&sweeper->lock);
-		sweep_nodes(fs);
+		if (due)
+			next_ns += EVERY_NS;
+		can_prune = work(fs, crowded, due) && can_prune;
 		lock_take(&sweeper->lock);
+		if (crowded)
+			pause_pruning(fs, &pause_ns);
 	}
 	sweeper->running = false;
 	cond_broadcast(&sweeper->changed);
 	lock_drop(&sweeper->lock);
 	return NULL;
+}
+
+void sweeper_wake(struct sweeper *sweeper)
+{
+	lock_take(&sweeper->lock);
+	if (!sweeper->crowded)
+		cond_broadcast(&sweeper->changed);
+	sweeper->crowded = true;
+	lock_drop(&sweeper->lock);
 }
 
 void sweeper_init(struct sweeper *sweeper)

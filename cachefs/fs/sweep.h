@@ -1,11 +1,15 @@
 /*
- * sweep: after a take-over, finding what the kernel doesn't know any more: FORGETs and RELEASEs that
- * the predecessor read and did not get to are lost, and so is what it was just about to tell.
+ * sweep: nodes that need not be kept.
+ *
+ * After a take-over, finding what the kernel doesn't know any more: FORGETs and RELEASEs that the
+ * predecessor read and did not get to are lost, and so is what it was just about to tell. And when
+ * there are many nodes, asking the kernel to forget the oldest (prune.c).
  */
 #ifndef FS_SWEEP_H
 #define FS_SWEEP_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "base/lock.h"
 
@@ -15,6 +19,7 @@ struct sweeper {
 	struct lock lock;
 	struct cond changed;
 	bool started, running, ending; /* lock */
+	bool crowded;                  /* lock; there are many nodes */
 	pthread_t thread;
 };
 
@@ -26,8 +31,15 @@ int sweep_backing(struct fs *fs);
 void sweep_nodes(struct fs *fs);
 
 void sweeper_init(struct sweeper *sweeper);
-/* A thread that sweeps nodes a minute after now, and then each minute. 0 or -errno. */
+/* More than three quarters of the nodes that can be: has the kernel forget the oldest of those that
+ * it doesn't use, down to a half. False: it can't be asked for that (before 6.18). */
+bool prune_nodes(struct fs *fs);
+
+/* A thread that prunes when it is woken, and after a take-over sweeps nodes each minute. 0 or
+ * -errno. */
 int sweeper_start(struct sweeper *sweeper, struct fs *fs);
+/* Any thread, no lock held. */
+void sweeper_wake(struct sweeper *sweeper);
 /* Returns when it sweeps no more. */
 void sweeper_end(struct sweeper *sweeper);
 /* After sweeper_end. */

@@ -83,7 +83,22 @@ static bool wait_for_answer(struct peer *peer, int timeout_ms)
 	return poll(&fd, 1, timeout_ms) == 1;
 }
 
-void peer_receive(struct peer *peer, struct answer *ret)
+/* True: it was no answer. */
+static bool take_prune(struct peer *peer, const struct answer *answer)
+{
+	uint32_t count;
+
+	if (answer->header.unique || answer->header.error != 9)
+		return false;
+	memcpy(&count, answer->bytes, sizeof count);
+	assert_int_equal(answer->size, 16 + count * sizeof(uint64_t));
+	assert_true(count <= 64);
+	memcpy(peer->pruned, answer->bytes + 16, count * sizeof(uint64_t));
+	peer->n_pruned = count;
+	return true;
+}
+
+static void receive_one(struct peer *peer, struct answer *ret)
 {
 	struct iovec iov[2] = {{&ret->header, sizeof ret->header}, {ret->bytes, sizeof ret->bytes}};
 	ssize_t n;
@@ -93,6 +108,13 @@ void peer_receive(struct peer *peer, struct answer *ret)
 	assert_true(n >= (ssize_t)sizeof ret->header);
 	assert_int_equal(n, ret->header.len);
 	ret->size = (size_t)n - sizeof ret->header;
+}
+
+void peer_receive(struct peer *peer, struct answer *ret)
+{
+	do {
+		receive_one(peer, ret);
+	} while (take_prune(peer, ret));
 }
 
 void peer_expect_silence(struct peer *peer)

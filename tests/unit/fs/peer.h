@@ -16,6 +16,9 @@ struct peer {
 	pid_t pid;         /* said to be the requests' */
 	uint8_t last[512]; /* the last request */
 	size_t last_size;
+	/* Asked for by FUSE_NOTIFY_PRUNE, which peer_receive takes note of. */
+	uint64_t pruned[64];
+	size_t n_pruned;
 };
 
 struct answer {

@@ -480,6 +480,36 @@ static void crowded(void **state)
 	assert_int_equal(peer_call(&f->peer, FUSE_OPENDIR, ROOT, &in, sizeof in, answer), 0);
 }
 
+/* Above three quarters of the nodes the kernel is asked to forget the oldest, and not what is open. */
+static void pruned(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t first = lookup(f, ROOT, "f"), fh = open_file(f, first), node = 0;
+	char version[16];
+
+	for (int i = 0; !f->peer.n_pruned; i++) {
+		struct fuse_getattr_in in = {0};
+
+		/* Below the ceiling it goes on at once, whether or not the kernel did anything. */
+		if (i < 50) {
+			snprintf(version, sizeof version, "w%d", i);
+			fake_put("f", version, 1);
+			node = lookup(f, ROOT, "f");
+		}
+		assert_int_equal(
+			peer_call(&f->peer, FUSE_GETATTR, node, &in, sizeof in, &f->answer), 0);
+	}
+	for (size_t i = 0; i < f->peer.n_pruned; i++) {
+		assert_true(f->peer.pruned[i] != first && f->peer.pruned[i] != ROOT);
+		assert_true(!i || f->peer.pruned[i] > f->peer.pruned[i - 1]);
+		peer_forget(&f->peer, f->peer.pruned[i], 1);
+	}
+	while (nodes_count(&f->fs->nodes) > 40)
+		sched_yield();
+	assert_true(lookup(f, ROOT, "f") == node);
+	expect_bytes(f, peer_send_read(&f->peer, first, fh, 0, 2), "v1");
+}
+
 static void strict(void **state)
 {
 	struct fixture *f = *state;
@@ -559,6 +589,7 @@ int main(void)
 		TEST(writing),
 		TEST(directory),
 		TEST(crowded),
+		TEST(pruned),
 		TEST(attributes),
 		TEST(ends_with_parked),
 		cmocka_unit_test_setup_teardown(strict, set_up_strict, tear_down),
