@@ -24,6 +24,9 @@
 /* Listings on their way to the index; one more than that isn't saved. */
 #define SAVES_MAX 64
 #define DIRS_MAX  65536
+/* What all listings in the index may use, of the store's capacity and at most. */
+#define SAVED_SHARE     16
+#define SAVED_BYTES_MAX (1ull << 30)
 
 struct dir_key {
 	const char *path;
@@ -137,17 +140,33 @@ struct save {
 	struct id128 id;
 };
 
+/* The index never shrinks and counts as used: listings must not take the place of what they list. */
+static uint64_t saved_max(const struct tree *tree)
+{
+	uint64_t share = tree->cache->space.capacity_bytes / SAVED_SHARE;
+
+	return share < SAVED_BYTES_MAX ? share : SAVED_BYTES_MAX;
+}
+
+static int save_in(struct save *save, struct index_txn *txn)
+{
+	size_t size;
+	const void *bytes = listing_bytes(save->listing, &size);
+	uint64_t max_bytes = saved_max(save->tree);
+	int r = size > max_bytes ? -EFBIG : index_put_listing(txn, save->id, bytes, size);
+
+	return r ? r : index_trim_listings(txn, save->id, max_bytes);
+}
+
 static void save_run(struct job *job)
 {
 	struct save *save = container_of(job, struct save, job);
 	struct tree *tree = save->tree;
 	struct index_txn *txn;
-	size_t size;
-	const void *bytes = listing_bytes(save->listing, &size);
 	int r = index_begin(tree->cache->index, &txn);
 
 	if (!r) {
-		r = index_put_listing(txn, save->id, bytes, size);
+		r = save_in(save, txn);
 		if (r)
 			index_abort(txn);
 		else

@@ -78,3 +78,55 @@ int index_delete_listing(struct index_txn *txn, struct id128 directory)
 	r = lmdb_error(mdb_del(txn->txn, txn->index->listing, &key, NULL));
 	return r == -ENOENT ? 0 : txn_failed(txn, r);
 }
+
+static int listings_bytes(struct index_txn *txn, uint64_t *ret)
+{
+	MDB_stat stat;
+	int e = mdb_stat(txn->txn, txn->index->listing, &stat);
+
+	if (e)
+		return lmdb_error(e);
+	*ret = (stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages) *
+	       (uint64_t)stat.ms_psize;
+	return 0;
+}
+
+/* The listing whose key follows, round the end; keys are hashes, so that it is any. -ENOENT: there
+ * is no other. */
+static int delete_next(MDB_cursor *cursor, const uint8_t own[ID_KEY_SIZE])
+{
+	MDB_val key = {.mv_size = ID_KEY_SIZE, .mv_data = (void *)own}, value;
+	int e = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+
+	if (!e && !memcmp(key.mv_data, own, ID_KEY_SIZE))
+		e = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+	if (e == MDB_NOTFOUND)
+		e = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
+	if (!e && !memcmp(key.mv_data, own, ID_KEY_SIZE))
+		e = MDB_NOTFOUND;
+	return lmdb_error(e ? e : mdb_cursor_del(cursor, 0));
+}
+
+static int trim_listings(struct index_txn *txn, struct id128 directory, uint64_t max_bytes)
+{
+	uint8_t own[ID_KEY_SIZE];
+	MDB_cursor *cursor;
+	uint64_t bytes;
+	int r = lmdb_error(mdb_cursor_open(txn->txn, txn->index->listing, &cursor));
+
+	if (r < 0)
+		return r;
+	id_key(directory, own);
+	while (!(r = listings_bytes(txn, &bytes)) && bytes > max_bytes) {
+		r = delete_next(cursor, own);
+		if (r < 0)
+			break;
+	}
+	mdb_cursor_close(cursor);
+	return r == -ENOENT ? 0 : r;
+}
+
+int index_trim_listings(struct index_txn *txn, struct id128 directory, uint64_t max_bytes)
+{
+	return txn_failed(txn, trim_listings(txn, directory, max_bytes));
+}

@@ -275,6 +275,39 @@ static void listings_of_any_size_come_back(void **state)
 	free(bytes);
 }
 
+static void listings_make_room_for_one(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t *bytes = calloc(1, 1u << 20);
+	struct index_txn *txn;
+	unsigned kept = 0;
+	size_t size;
+	void *back;
+
+	for (uint64_t i = 1; i <= 8; i++) {
+		assert_int_equal(index_begin(f->index, &txn), 0);
+		assert_int_equal(index_put_listing(txn, id_of(i), bytes, 1u << 20), 0);
+		assert_int_equal(index_trim_listings(txn, id_of(i), 4u << 20), 0);
+		assert_int_equal(index_commit(txn), 0);
+		assert_int_equal(index_get_listing(f->index, id_of(i), &back, &size), 0);
+		free(back);
+	}
+	for (uint64_t i = 1; i <= 8; i++) {
+		if (!index_get_listing(f->index, id_of(i), &back, &size)) {
+			free(back);
+			kept++;
+		}
+	}
+	assert_int_equal(kept, 3);
+	/* Whoever is the only one stays, whatever it takes. */
+	assert_int_equal(index_begin(f->index, &txn), 0);
+	assert_int_equal(index_trim_listings(txn, id_of(8), 1), 0);
+	assert_int_equal(index_commit(txn), 0);
+	assert_int_equal(index_get_listing(f->index, id_of(8), &back, &size), 0);
+	free(back);
+	free(bytes);
+}
+
 struct visit {
 	struct index *index;
 	uint64_t seen, limit;
@@ -700,6 +733,7 @@ int main(void)
 		index_test(groups_go_with_their_object_only),
 		index_test(a_transaction_sees_itself_and_others_do_not),
 		index_test(listings_of_any_size_come_back),
+		index_test(listings_make_room_for_one),
 		index_test(each_object_is_visited_in_one_snapshot),
 		index_test(a_damaged_record_is_found_and_can_be_replaced),
 		index_test(a_crash_is_an_unclean_stop_of_the_machine),

@@ -109,6 +109,8 @@ int index_delete_object(struct index_txn *txn, struct id128 id);
 int index_put_listing(
 	struct index_txn *txn, struct id128 directory, const void *bytes, size_t size);
 int index_delete_listing(struct index_txn *txn, struct id128 directory);
+/* Deletes listings of other directories, any of them, until all take at most max_bytes. */
+int index_trim_listings(struct index_txn *txn, struct id128 directory, uint64_t max_bytes);
 /* Durable on return 0. The transaction is gone either way. */
 int index_commit(struct index_txn *txn);
 void index_abort(struct index_txn *txn);
