@@ -111,7 +111,7 @@ static int trim_listings(struct index_txn *txn, struct id128 directory, uint64_t
 {
 	uint8_t own[ID_KEY_SIZE];
 	MDB_cursor *cursor;
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	int r = lmdb_error(mdb_cursor_open(txn->txn, txn->index->listing, &cursor));
 
 	if (r < 0)
