@@ -128,7 +128,8 @@ int cmd_doctor(const struct command *command, int argc, char **argv)
 		{"options", required_argument, NULL, 'o'}, {"json", no_argument, NULL, OPTION_JSON},
 		COMMON_OPTIONS};
 	struct client client = {client_socket(NULL)};
-	const char *store_name = NULL, *text = NULL;
+	const char *store_name = NULL;
+	_cleanup_(buf_free) struct buf text;
 	_cleanup_(freep) char *store = NULL;
 	struct volume_options options;
 	struct doctor doctor = {0};
@@ -136,11 +137,12 @@ int cmd_doctor(const struct command *command, int argc, char **argv)
 	struct why why;
 	int c;
 
+	buf_init(&text, 1 << 20);
 	while ((c = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1) {
 		if (c == STORE)
 			store_name = optarg;
 		else if (c == 'o')
-			text = optarg;
+			command_add_options(&text, optarg);
 		else if (c == OPTION_JSON)
 			json = true;
 		else if (c == OPTION_CONTROL)
@@ -148,7 +150,7 @@ int cmd_doctor(const struct command *command, int argc, char **argv)
 		else
 			return command_other_option(command, c);
 	}
-	if (volume_options_parse(text, &options, &why)) {
+	if (volume_options_parse(buf_string(&text), &options, &why)) {
 		command_failed(&why);
 		return STATUS_USAGE;
 	}

@@ -175,14 +175,6 @@ static int mount_source(
 	return ask(&request, &why) ? command_failed(&why) : STATUS_DONE;
 }
 
-/* Several -o are one list. */
-static void add_options(struct buf *options, const char *more)
-{
-	if (options->size)
-		buf_add_string(options, ",");
-	buf_add_string(options, more);
-}
-
 int cmd_mount(const struct command *command, int argc, char **argv)
 {
 	static const struct option long_options[] = {
@@ -194,7 +186,7 @@ int cmd_mount(const struct command *command, int argc, char **argv)
 	buf_init(&options, 1 << 20);
 	while ((c = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1) {
 		if (c == 'o')
-			add_options(&options, optarg);
+			command_add_options(&options, optarg);
 		else if (c == OPTION_CONTROL)
 			socket = optarg;
 		else

@@ -55,6 +55,13 @@ bool command_fd(const char *text, int *ret)
 	return true;
 }
 
+void command_add_options(struct buf *options, const char *more)
+{
+	if (options->size)
+		buf_add_string(options, ",");
+	buf_add_string(options, more);
+}
+
 static json_t *target(const char *argument, struct why *why)
 {
 	json_t *value;

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "base/buf.h"
 #include "base/why.h"
 
 enum { STATUS_DONE, STATUS_FAILED, STATUS_USAGE };
@@ -60,6 +61,8 @@ int command_misused(const struct command *command, const char *format, ...)
 /* A descriptor that was inherited; from now on it is closed at exec. False: it is not open. */
 bool command_fd(const char *text, int *ret);
 
+/* One more -o: several are one list. */
+void command_add_options(struct buf *options, const char *more);
 /* {"targets": […]} of the arguments, absolute where they are paths; NULL with why. */
 json_t *command_targets(int count, char **arguments, struct why *why);
 /* Prints value in one line, and drops it. */

@@ -139,8 +139,11 @@ char *path_of_mountpoint(const char *path)
 		free(current);
 		current = path_absolute(target);
 	}
-	free(current);
-	errno = ELOOP;
+	/* NULL: the path could not be made absolute, and errno says why. */
+	if (current) {
+		free(current);
+		errno = ELOOP;
+	}
 	return NULL;
 }
 

@@ -77,7 +77,11 @@ static void of_mountpoints(void **state)
 	expect(path_of_mountpoint("link/new"), *state, "/real/new");
 	expect(path_of_mountpoint("/"), "", "/");
 	assert_null(path_of_mountpoint("missing/new"));
+	assert_int_equal(errno, ENOENT);
+	assert_null(path_of_mountpoint(""));
+	assert_int_equal(errno, ENOENT);
 	assert_null(path_of_mountpoint("loop"));
+	assert_int_equal(errno, ELOOP);
 	assert_int_equal(errno, ELOOP);
 }
 
