@@ -31,8 +31,10 @@ void fs_unclaim(struct fs *fs, struct node *node, enum table_mode mode)
 {
 	int backing_id = node_unclaim(&fs->nodes, node, mode);
 
-	if (backing_id)
-		session_backing_close(fs->session, backing_id);
+	if (!backing_id)
+		return;
+	crash_point("before_backing_close");
+	session_backing_close(fs->session, backing_id);
 }
 
 static void release(struct fs *fs, uint64_t fh, uint64_t ino)

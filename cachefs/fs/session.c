@@ -512,7 +512,6 @@ int session_backing_open(struct session *session, int fd)
 
 void session_backing_close(struct session *session, int backing_id)
 {
-	crash_point("before_backing_close");
 	session->calls->backing_close(session->device, backing_id);
 	table_closing_end(session->table, backing_id);
 }

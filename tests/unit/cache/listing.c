@@ -161,9 +161,43 @@ static void damage_is_seen(void **state)
 	listing_unref(listing);
 }
 
+/* Where a reader stands in one listing means the same in another one. */
+static void places_outlive_a_listing(void **state)
+{
+	struct listing *listings[2] = {build(900), build(997)};
+	struct listing_place place, last = {0};
+	struct listing_entry entry, other;
+	uint64_t sum = 0;
+
+	(void)state;
+	for (size_t rank = 0; rank < 997; rank++) {
+		listing_place(listings[1], rank, &place);
+		assert_true(place.cookie > last.cookie && place.cookie <= INT64_MAX);
+		assert_true(place.cookie >= LISTING_COOKIE_MIN);
+		assert_int_equal(listing_rank_after(listings[1], place.cookie), rank + 1);
+		assert_int_equal(listing_rank_after(listings[1], place.cookie - 1), rank);
+		sum += place.entry;
+		last = place;
+	}
+	assert_int_equal(sum, 996 * 997 / 2);
+	assert_int_equal(listing_rank_after(listings[1], 0), 0);
+	for (size_t rank = 0; rank < 900; rank++) {
+		listing_place(listings[0], rank, &place);
+		listing_get(listings[0], place.entry, &entry);
+		listing_place(
+			listings[1], listing_rank_after(listings[1], place.cookie - 1), &last);
+		listing_get(listings[1], last.entry, &other);
+		assert_true(last.cookie == place.cookie);
+		assert_string_equal(entry.name, other.name);
+	}
+	listing_unref(listings[0]);
+	listing_unref(listings[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(places_outlive_a_listing),
 		cmocka_unit_test(names_are_sorted_and_found),
 		cmocka_unit_test(odd_names),
 		cmocka_unit_test(repeated_names),
