@@ -173,9 +173,8 @@ static void kept(struct ring_io *io, int result)
 		if (result == -ENOSPC || result == -EDQUOT) {
 			space_refused(cache);
 		} else {
-			atomic_fetch_add(&cache->counters.store_errors, 1);
-			log_warn("store_write_failed", "object=%s chunk=%u error=%s", object->name,
-				chunk->index, result < 0 ? strerror(-result) : "short write");
+			trouble_note(cache, "store_write_failed", object->name,
+				result < 0 ? result : -EIO);
 		}
 		space_give(cache, disk_size(chunk));
 		keep_failed(chunk);
@@ -203,7 +202,7 @@ static void keep_run(struct job *job)
 	uint64_t offset = (uint64_t)chunk->index * CHUNK_SIZE;
 	struct raw *raw;
 
-	if (!space_take(cache, disk_size(chunk))) {
+	if (trouble_forbids_writes(cache) || !space_take(cache, disk_size(chunk))) {
 		keep_failed(chunk);
 		return;
 	}
@@ -238,7 +237,8 @@ struct chunk *chunk_keep_again(struct object *object, uint32_t index, struct poo
 	struct chunk *chunk;
 
 	check(lock_held(&object->lock));
-	if (object->unkept || !space_has_hope(object->cache))
+	if (object->unkept || trouble_forbids_writes(object->cache) ||
+		!space_has_hope(object->cache))
 		return NULL;
 	chunk = chunk_begin(object, index, PHASE_KEEP);
 	if (!chunk)
@@ -290,6 +290,8 @@ static void loaded(struct ring_io *io, int result)
 	struct object *object = chunk->object;
 	struct list waiters;
 
+	if (result < 0)
+		trouble_note(object->cache, "store_read_failed", object->name, result);
 	if (result < (int)chunk->size_bytes) {
 		load_failed(chunk, result < 0 ? strerror(-result) : "file is short");
 		return;

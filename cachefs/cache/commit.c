@@ -62,10 +62,8 @@ static void batch_sync(struct batch *batch)
 	if (!r && raw)
 		r = raw_stat(raw, &batch->state);
 	batch->synced = !r;
-	if (r) {
-		atomic_fetch_add(&object->cache->counters.store_errors, 1);
-		log_error("store_sync_failed", "object=%s error=%s", object->name, strerror(-r));
-	}
+	if (r)
+		trouble_note(object->cache, "store_sync_failed", object->name, r);
 }
 
 /* A damaged group is an empty one. */
@@ -250,10 +248,8 @@ static void commit_group(struct cache *cache, struct list *chunks)
 	list_for_each (b, &batches)
 		batch_sync(container_of(b, struct batch, link));
 	r = commit_index(cache, &batches);
-	if (r) {
-		atomic_fetch_add(&cache->counters.store_errors, 1);
-		log_error("index_write_failed", "error=%s", strerror(-r));
-	}
+	if (r)
+		trouble_note(cache, "index_write_failed", "", r);
 	atomic_fetch_add(&cache->counters.commits, 1);
 	while ((link = list_pop(&batches)))
 		batch_finish(container_of(link, struct batch, link), r);

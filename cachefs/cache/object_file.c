@@ -2,9 +2,7 @@
 #include "objects.h"
 
 #include <errno.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "space.h"
 #include "store/store.h"
 #include "verify.h"
@@ -31,7 +29,7 @@ struct raw *object_make_raw(struct object *object)
 	if (r == -ENOSPC || r == -EDQUOT)
 		space_refused(object->cache);
 	else if (r)
-		log_warn("store_create_failed", "object=%s error=%s", object->name, strerror(-r));
+		trouble_note(object->cache, "store_create_failed", object->name, r);
 	lock_take(&object->lock);
 	object->opening_raw = false;
 	if (!r)
@@ -56,7 +54,7 @@ int object_backing_fd(struct object *object)
 	warm = warm && object->verified;
 	ctime_ns = object->ctime_ns;
 	lock_drop(&object->lock);
-	if (!warm)
+	if (!warm || trouble_forbids_passthrough(object->cache))
 		return -EAGAIN;
 	/* Somebody wrote to the file, or it has a hole, or it is cut: what was verified is not what
 	 * is there. */

@@ -173,8 +173,7 @@ static void save_run(struct job *job)
 			r = index_commit(txn);
 	}
 	if (r)
-		log_warn("listing_not_saved", "source=%s error=%s", origin_source(tree->origin),
-			strerror(-r));
+		trouble_note(tree->cache, "listing_not_saved", origin_source(tree->origin), r);
 	listing_unref(save->listing);
 	free(save);
 	lock_take(&tree->lock);

@@ -16,6 +16,7 @@
 #include "gather.h"
 #include "resident.h"
 #include "space.h"
+#include "trouble.h"
 
 struct evict_candidates;
 struct index;
@@ -55,6 +56,7 @@ struct cache {
 	struct gather gather;
 	struct space space;
 	struct commit commit;
+	struct trouble trouble;
 	struct cache_counters counters;
 };
 

@@ -396,6 +396,55 @@ static void no_descriptors(void **state)
 	free(path);
 }
 
+/* --- a disk that fails --- */
+
+/* One try, not one for each chunk; and the disk gets another chance. */
+static void nothing_can_be_made(void **state)
+{
+	struct rig *rig = *state;
+	struct handle handle;
+	char raw[512];
+
+	snprintf(raw, sizeof raw, "%s/store/raw", rig->dir);
+	assert_int_equal(rmdir(raw), 0);
+	world_put(rig->world, "o", 5 * MIB);
+	handle_open(rig, "o", &handle);
+	assert_int_equal(read_now(&handle, 0, 1), 1);
+	rig_settle(rig);
+	assert_int_equal(rig_stats(rig).store_errors, 1);
+	assert_int_equal(read_whole(&handle, MIB), 0);
+	assert_int_equal(read_whole(&handle, MIB), 0);
+	rig_settle(rig);
+	assert_int_equal(rig_stats(rig).store_errors, 1);
+	atomic_store(&rig->cache->trouble.unwritable_until_ns, 0);
+	assert_int_equal(read_now(&handle, 0, 1), 1);
+	rig_settle(rig);
+	assert_int_equal(rig_stats(rig).store_errors, 2);
+	handle_close(&handle);
+}
+
+/* Every byte comes by the daemon as long as the medium is in doubt, and then the disk again. */
+static void a_medium_in_doubt(void **state)
+{
+	struct rig *rig = *state;
+	struct handle handle;
+	char *path;
+
+	fill_and_close(rig, 5 * MIB, &path);
+	handle_open(rig, "o", &handle);
+	trouble_note(rig->cache, "store_write_failed", "other", -EROFS);
+	assert_true(object_backing_fd(handle.object) >= 0);
+	trouble_note(rig->cache, "store_read_failed", "other", -EIO);
+	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
+	rig_drop_memory(rig);
+	assert_int_equal(read_whole(&handle, MIB), 0);
+	atomic_store(&rig->cache->trouble.unreadable_until_ns, 0);
+	assert_true(object_backing_fd(handle.object) >= 0);
+	handle_close(&handle);
+	assert_int_equal(rig_stats(rig).store_errors, 2);
+	free(path);
+}
+
 /* --- verification --- */
 
 static void verify_and_repair(void **state)
@@ -507,6 +556,8 @@ int main(void)
 		TEST(removed_while_closed),
 		TEST(punched_while_open),
 		TEST(no_descriptors),
+		TEST(nothing_can_be_made),
+		TEST(a_medium_in_doubt),
 		TEST(verify_and_repair),
 		TEST(repair_without_an_origin),
 		TEST(strays_and_the_lost),
