@@ -30,7 +30,7 @@ struct node {
 	uint32_t n_told;                  /* how often it was looked up, in this life; may wrap */
 	unsigned refs;                    /* handles and requests */
 	unsigned n_cached, n_passthrough; /* handles, also those about to be told of */
-	bool suspect;                     /* a read met another version: the next open asks again */
+	_Atomic bool suspect;             /* a read met another version: the next open asks again */
 	bool restored; /* a predecessor's: its lookups may be more than the kernel's */
 	bool doubtful; /* restored, and perhaps not known to the kernel any more */
 };
