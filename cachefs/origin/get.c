@@ -10,6 +10,7 @@
 #include "base/clock.h"
 
 #include "impl.h"
+#include "later.h"
 
 /* How much of an object is thrown away to reach a range on a server that knows none. */
 #define DISCARD_MAX (64u << 20)
@@ -26,19 +27,12 @@ static void release(struct request *request)
 	free(get_request_of(request));
 }
 
-static void done_later(struct job *job)
-{
-	struct origin_get *get = container_of(job, struct origin_get, private.job);
-
-	get->done(get, get->private.error);
-}
-
 void get_start(struct origin_get *get)
 {
 	struct get_request *own = calloc(1, sizeof *own);
 
 	if (!own) {
-		engine_later(get->origin->engine, &get->private, done_later, -ENOMEM);
+		later_get(get, -ENOMEM);
 		return;
 	}
 	request_init(&own->base, REQUEST_GET, get->origin, get->priority);

@@ -21,10 +21,11 @@
 #include "base/cleanup.h"
 
 #include "impl.h"
+#include "later.h"
+#include "name.h"
 
-#define BLOCK_SIZE     (256u << 10)
-#define PAGE_ENTRIES   1000
-#define NAME_MAX_BYTES 1023
+#define BLOCK_SIZE   (256u << 10)
+#define PAGE_ENTRIES 1000
 
 struct dir {
 	struct origin base;
@@ -255,19 +256,12 @@ static void get_signal(struct origin_get *get, unsigned signal)
 		engine_work(get->origin->engine, &own->job, get->priority == ORIGIN_DEMAND);
 }
 
-static void get_later(struct job *job)
-{
-	struct origin_get *get = container_of(job, struct origin_get, private.job);
-
-	get->done(get, get->private.error);
-}
-
 static void dir_get(struct origin_get *get)
 {
 	struct dir_get *own = malloc(sizeof *own);
 
 	if (!own) {
-		engine_later(get->origin->engine, &get->private, get_later, -ENOMEM);
+		later_get(get, -ENOMEM);
 		return;
 	}
 	own->job.run = get_job;
@@ -328,7 +322,7 @@ static int give_entry(struct origin_list *list, int fd, const char *name)
 	if (S_ISLNK(st.st_mode))
 		r = link_attr(dir_of(list->origin), list->path, name, &entry.attr);
 	shown = S_ISLNK(st.st_mode) ? !r : attr_of(&st, &entry.attr);
-	if (shown && entry.name_size <= NAME_MAX_BYTES)
+	if (shown && name_valid(name, entry.name_size))
 		list->entry(list, &entry);
 	else
 		list->hidden_keys++;

@@ -11,6 +11,7 @@
 #include "get.h"
 #include "http/index.h"
 #include "impl.h"
+#include "later.h"
 #include "url.h"
 
 #define URL_MAX (24u << 10)
@@ -202,28 +203,13 @@ static void release_list(struct request *request)
 	free(list_of(request));
 }
 
-static void stat_later(struct job *job)
-{
-	struct origin_stat *stat = container_of(job, struct origin_stat, private.job);
-
-	stat->done(stat, stat->private.error);
-}
-
-static void list_later(struct job *job)
-{
-	struct origin_list *list = container_of(job, struct origin_list, private.job);
-
-	list->done(list, list->private.error);
-}
-
 static void http_stat(struct origin_stat *stat)
 {
 	struct http_stat *own = *stat->path ? calloc(1, sizeof *own) : NULL;
 
 	if (!own) {
 		stat->attr = (struct origin_attr){.kind = ORIGIN_DIR};
-		engine_later(stat->origin->engine, &stat->private, stat_later,
-			*stat->path ? -ENOMEM : 0);
+		later_stat(stat, *stat->path ? -ENOMEM : 0);
 		return;
 	}
 	request_init(&own->base, REQUEST_HEAD, stat->origin, ORIGIN_DEMAND);
@@ -239,7 +225,7 @@ static void http_list(struct origin_list *list)
 	struct http_list *own = calloc(1, sizeof *own);
 
 	if (!own) {
-		engine_later(list->origin->engine, &list->private, list_later, -ENOMEM);
+		later_list(list, -ENOMEM);
 		return;
 	}
 	request_init(&own->base, REQUEST_LIST, list->origin, ORIGIN_DEMAND);

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "name.h"
 #include "url.h"
 
-#define HREF_MAX       (16u << 10)
-#define NAME_MAX_BYTES 1023
+#define HREF_MAX (16u << 10)
 
 struct parse {
 	const char *origin_url;
@@ -53,12 +53,6 @@ static const char *below_directory(const struct parse *parse, const char *href, 
 	return buf_string(path) + parse->path.size;
 }
 
-static bool valid_name(const char *name, size_t n)
-{
-	return n <= NAME_MAX_BYTES && !(n == 1 && name[0] == '.') &&
-	       !(n == 2 && name[0] == '.' && name[1] == '.') && !memchr(name, '\0', n);
-}
-
 static void take_name(struct parse *parse, const char *name, size_t n)
 {
 	struct index_link link = {.directory = n && name[n - 1] == '/'};
@@ -67,7 +61,7 @@ static void take_name(struct parse *parse, const char *name, size_t n)
 	/* The directory itself, its parent, or something deeper. */
 	if (!n || (n == 2 && !memcmp(name, "..", 2)) || memchr(name, '/', n))
 		return;
-	if (!valid_name(name, n)) {
+	if (!name_valid(name, n)) {
 		parse->hidden++;
 		return;
 	}

@@ -14,9 +14,9 @@
 
 #include "base/hash.h"
 
+#include "later.h"
+#include "name.h"
 #include "s3/s3.h"
-
-#define NAME_MAX_BYTES 1023
 
 struct detector {
 	uint64_t steps, power, token_hash, key_hash;
@@ -119,12 +119,6 @@ static bool is_below(const char *directory, const struct list_key *key)
 	return key->key_size >= n && !memcmp(key->key, directory, n);
 }
 
-static bool valid_name(const char *name, size_t n)
-{
-	return n >= 1 && n <= NAME_MAX_BYTES && !(n == 1 && name[0] == '.') &&
-	       !(n == 2 && name[0] == '.' && name[1] == '.') && !memchr(name, '\0', n);
-}
-
 static void give_file(
 	struct s3_listing *listing, const struct list_key *key, struct origin_entry *entry)
 {
@@ -162,7 +156,7 @@ static int take_key(void *arg, const struct list_key *key)
 	entry.name_size -= key->prefix;
 	if (memchr(entry.name, '/', entry.name_size))
 		return -EBADMSG;
-	if (!valid_name(entry.name, entry.name_size)) {
+	if (!name_valid(entry.name, entry.name_size)) {
 		listing->list->hidden_keys++;
 		return 0;
 	}
@@ -265,13 +259,6 @@ static void release(struct request *request)
 	free(listing);
 }
 
-static void done_later(struct job *job)
-{
-	struct origin_list *list = container_of(job, struct origin_list, private.job);
-
-	list->done(list, list->private.error);
-}
-
 void s3_list(struct origin_list *list)
 {
 	struct s3_listing *listing = calloc(1, sizeof *listing);
@@ -285,7 +272,7 @@ void s3_list(struct origin_list *list)
 		if (listing)
 			s3_request_free(&listing->request);
 		free(listing);
-		engine_later(list->origin->engine, &list->private, done_later, r);
+		later_list(list, r);
 		return;
 	}
 	listing->list = list;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "later.h"
 #include "s3/s3.h"
 
 struct s3_stat_request {
@@ -94,13 +95,6 @@ static void release_probe(struct request *request)
 	released(stat_of_probe(request));
 }
 
-static void done_later(struct job *job)
-{
-	struct origin_stat *stat = container_of(job, struct origin_stat, private.job);
-
-	stat->done(stat, stat->private.error);
-}
-
 static struct s3_stat_request *make(struct origin_stat *stat)
 {
 	struct s3 *s3 = s3_of(stat->origin);
@@ -135,12 +129,12 @@ void s3_stat(struct origin_stat *stat)
 
 	if (!*stat->path) {
 		stat->attr = (struct origin_attr){.kind = ORIGIN_DIR};
-		engine_later(stat->origin->engine, &stat->private, done_later, 0);
+		later_stat(stat, 0);
 		return;
 	}
 	own = make(stat);
 	if (own)
 		engine_submit_pair(&own->head.base, &own->probe.base);
 	else
-		engine_later(stat->origin->engine, &stat->private, done_later, -ENOMEM);
+		later_stat(stat, -ENOMEM);
 }
