@@ -85,6 +85,7 @@ static int put_pin(struct index_txn *txn, struct object *object, const char *nam
 	const struct origin_attr *attr, int64_t until_ns)
 {
 	struct index_object_record record;
+	int64_t before_ns;
 	int r = record_get(txn, object->id, name, attr, &record);
 
 	if (!r) {
@@ -96,10 +97,17 @@ static int put_pin(struct index_txn *txn, struct object *object, const char *nam
 		return r;
 	}
 	lock_take(&object->lock);
+	before_ns = object->pinned_until_ns;
 	object->pinned_until_ns = until_ns;
 	object->has_record = true;
 	lock_drop(&object->lock);
-	return index_commit(txn);
+	r = index_commit(txn);
+	if (r) {
+		lock_take(&object->lock);
+		object->pinned_until_ns = before_ns;
+		lock_drop(&object->lock);
+	}
+	return r;
 }
 
 int cache_object_pin(struct cache *cache, const struct origin *origin, const char *path,

@@ -127,4 +127,11 @@ void dir_ask(struct dir *dir);
 void dirs_release(struct tree *tree, uint64_t now, struct todo *todo);
 void dirs_free(struct tree *tree);
 
+/* tree_saved.c */
+/* Has the directory's listing written, by a worker. One that isn't saved costs a question after the
+ * next start, no more. tree.lock held. */
+void dir_save(struct dir *dir);
+/* The listing from before, however old; NULL: there is none. Without the lock; blocks. */
+struct listing *dir_saved(struct dir *dir);
+
 #endif

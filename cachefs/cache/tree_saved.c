@@ -1,0 +1,107 @@
+/* Listings in the index: what is remembered of names over a restart. */
+#include "tree_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "index/index.h"
+#include "whole.h"
+
+/* Listings on their way to the index; one more than that isn't saved. */
+#define SAVES_MAX 64
+/* What all listings in the index may use, of the store's capacity and at most. */
+#define SAVED_SHARE     16
+#define SAVED_BYTES_MAX (1ull << 30)
+
+static struct id128 listing_id(const struct dir *dir)
+{
+	const struct tree *tree = dir->tree;
+
+	return hash128_strings((const char *const[]){origin_source(tree->origin),
+				       origin_identity(tree->origin), dir->path},
+		3);
+}
+
+struct save {
+	struct job job;
+	struct tree *tree;
+	struct listing *listing;
+	struct id128 id;
+};
+
+/* The index never shrinks and counts as used: listings must not take the place of what they list. */
+static uint64_t saved_max(const struct tree *tree)
+{
+	uint64_t share = tree->cache->space.capacity_bytes / SAVED_SHARE;
+
+	return share < SAVED_BYTES_MAX ? share : SAVED_BYTES_MAX;
+}
+
+static int save_in(struct save *save, struct index_txn *txn)
+{
+	size_t size;
+	const void *bytes = listing_bytes(save->listing, &size);
+	uint64_t max_bytes = saved_max(save->tree);
+	int r = size > max_bytes ? -EFBIG : index_put_listing(txn, save->id, bytes, size);
+
+	return r ? r : index_trim_listings(txn, save->id, max_bytes);
+}
+
+static void save_run(struct job *job)
+{
+	struct save *save = container_of(job, struct save, job);
+	struct tree *tree = save->tree;
+	struct index_txn *txn;
+	int r = index_begin(tree->cache->index, &txn);
+
+	if (!r) {
+		r = save_in(save, txn);
+		if (r)
+			index_abort(txn);
+		else
+			r = index_commit(txn);
+	}
+	if (r)
+		trouble_note(tree->cache, "listing_not_saved", origin_source(tree->origin), r);
+	listing_unref(save->listing);
+	free(save);
+	lock_take(&tree->lock);
+	if (--tree->saves == 0)
+		cond_signal(&tree->quiet);
+	lock_drop(&tree->lock);
+}
+
+void dir_save(struct dir *dir)
+{
+	struct tree *tree = dir->tree;
+	struct save *save = tree->saves < SAVES_MAX ? malloc(sizeof *save) : NULL;
+
+	check(lock_held(&tree->lock));
+	if (!save)
+		return;
+	*save = (struct save){.job.run = save_run,
+		.tree = tree,
+		.listing = listing_ref(dir->listing),
+		.id = listing_id(dir)};
+	tree->saves++;
+	work_post(tree->cache->names, &save->job);
+}
+
+struct listing *dir_saved(struct dir *dir)
+{
+	struct listing *listing = NULL;
+	size_t size;
+	void *bytes;
+	int r = index_get_listing(dir->tree->cache->index, listing_id(dir), &bytes, &size);
+
+	if (!r)
+		r = listing_from_bytes(bytes, size, &listing);
+	if (r && r != -ENOENT)
+		log_warn("listing_not_read", "source=%s directory=%s error=%s",
+			origin_source(dir->tree->origin), dir->path, strerror(-r));
+	return listing;
+}
