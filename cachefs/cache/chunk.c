@@ -35,6 +35,11 @@ uint32_t chunk_size(const struct object *object, uint32_t chunk)
 	return left < CHUNK_SIZE ? (uint32_t)left : CHUNK_SIZE;
 }
 
+uint64_t chunk_disk_size(const struct chunk *chunk)
+{
+	return ((uint64_t)chunk->size_bytes + 4095) & ~4095ull;
+}
+
 static struct group *group_of(struct object *object, uint32_t chunk)
 {
 	struct group *group;
@@ -158,11 +163,6 @@ static void keep_failed(struct chunk *chunk)
 	chunk_free(chunk);
 }
 
-static uint64_t disk_size(const struct chunk *chunk)
-{
-	return ((uint64_t)chunk->size_bytes + 4095) & ~4095ull;
-}
-
 static void kept(struct ring_io *io, int result)
 {
 	struct chunk *chunk = container_of(io, struct chunk, io);
@@ -176,7 +176,7 @@ static void kept(struct ring_io *io, int result)
 			trouble_note(cache, "store_write_failed", object->name,
 				result < 0 ? result : -EIO);
 		}
-		space_give(cache, disk_size(chunk));
+		space_give(cache, chunk_disk_size(chunk));
 		keep_failed(chunk);
 		return;
 	}
@@ -185,7 +185,7 @@ static void kept(struct ring_io *io, int result)
 	lock_take(&object->lock);
 	object->groups[chunk->index / INDEX_GROUP_CHUNKS]->sum[chunk->index % INDEX_GROUP_CHUNKS] =
 		chunk->sum;
-	object->disk_bytes += disk_size(chunk);
+	object->disk_bytes += chunk_disk_size(chunk);
 	chunk_state_set(object, chunk->index, CHUNK_WRITTEN);
 	chunk_detach(chunk);
 	lock_drop(&object->lock);
@@ -202,13 +202,13 @@ static void keep_run(struct job *job)
 	uint64_t offset = (uint64_t)chunk->index * CHUNK_SIZE;
 	struct raw *raw;
 
-	if (trouble_forbids_writes(cache) || !space_take(cache, disk_size(chunk))) {
+	if (trouble_forbids_writes(cache) || !space_take(cache, chunk_disk_size(chunk))) {
 		keep_failed(chunk);
 		return;
 	}
 	raw = object_make_raw(object);
 	if (!raw) {
-		space_give(cache, disk_size(chunk));
+		space_give(cache, chunk_disk_size(chunk));
 		keep_failed(chunk);
 		return;
 	}

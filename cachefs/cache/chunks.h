@@ -52,6 +52,8 @@ struct chunk {
 };
 
 uint32_t chunk_size(const struct object *object, uint32_t chunk);
+/* The room that is taken for it in the store. */
+uint64_t chunk_disk_size(const struct chunk *chunk);
 
 /* --- with object.lock held, the chunk's group loaded --- */
 

@@ -186,6 +186,7 @@ static int commit_index(struct cache *cache, struct list *batches)
 static void chunk_finish(struct chunk *chunk, int error, struct list *waiters)
 {
 	struct object *object = chunk->object;
+	uint64_t bytes = chunk_disk_size(chunk);
 
 	if (chunk->drop) {
 		chunk_state_set(object, chunk->index, CHUNK_ABSENT);
@@ -204,6 +205,8 @@ static void chunk_finish(struct chunk *chunk, int error, struct list *waiters)
 	/* What the disk or the index refused is as if it had never been written. */
 	chunk_state_set(object, chunk->index, CHUNK_EVICTING);
 	chunk_state_set(object, chunk->index, CHUNK_ABSENT);
+	object->disk_bytes -= bytes < object->disk_bytes ? bytes : object->disk_bytes;
+	space_give(object->cache, bytes);
 }
 
 static void batch_finish(struct batch *batch, int error)
