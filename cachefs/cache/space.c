@@ -20,6 +20,8 @@
 /* How long what the file system said of its free space is believed. */
 #define FREE_SEEN_NS (200ull * NS_PER_MS)
 #define HOPELESS_NS  NS_PER_SEC
+/* How long a full store isn't news. */
+#define SAID_NS (60 * NS_PER_SEC)
 
 int space_init(struct cache *cache, const char *capacity, struct why *why)
 {
@@ -137,7 +139,8 @@ void space_hopeful(struct cache *cache)
 bool space_take(struct cache *cache, uint64_t bytes)
 {
 	struct space *space = &cache->space;
-	bool hopeless, was_full;
+	bool hopeless, to_say;
+	uint64_t now;
 
 	while (!try_take(cache, bytes)) {
 		lock_take(&space->lock);
@@ -146,12 +149,16 @@ bool space_take(struct cache *cache, uint64_t bytes)
 		if (!hopeless && evict_for(cache, bytes))
 			continue;
 		lock_take(&space->lock);
+		now = clock_now_ns();
 		if (!hopeless)
-			space->hopeless_until_ns = clock_now_ns() + HOPELESS_NS;
-		was_full = space->full;
+			space->hopeless_until_ns = now + HOPELESS_NS;
+		/* A small store is full and not full many times a second. */
+		to_say = !space->full && now >= space->silent_until_ns;
+		if (to_say)
+			space->silent_until_ns = now + SAID_NS;
 		space->full = true;
 		lock_drop(&space->lock);
-		if (!was_full)
+		if (to_say)
 			log_warn("store_full",
 				"store=%s nothing can be evicted, reads go on uncached",
 				store_dir(cache->store));

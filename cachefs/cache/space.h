@@ -18,6 +18,7 @@ struct space {
 	uint64_t fs_free_bytes, index_bytes;    /* lock; as last seen */
 	uint64_t hopeless_until_ns; /* lock; nothing could be evicted: don't try again before */
 	bool full;                  /* lock */
+	uint64_t silent_until_ns;   /* lock; the log was told that it is full */
 };
 
 /* capacity: as in struct cache_config. 0 or -errno with why. */
