@@ -41,30 +41,31 @@ struct raw *object_make_raw(struct object *object)
 
 int object_backing_fd(struct object *object)
 {
-	struct raw_state state;
+	struct raw_state state = {0};
 	struct raw *raw;
 	int64_t ctime_ns;
-	bool warm;
+	bool whole, verified;
+	int r;
 
 	lock_take(&object->lock);
 	raw = object->raw;
-	warm = object->complete && raw && !object->pending_drops;
-	if (warm && !object->verified)
-		verify_later(object);
-	warm = warm && object->verified;
+	whole = object->complete && raw && !object->pending_drops;
+	verified = object->verified;
 	ctime_ns = object->ctime_ns;
 	lock_drop(&object->lock);
-	if (!warm || trouble_forbids_passthrough(object->cache))
+	if (!whole || trouble_forbids_passthrough(object->cache))
 		return -EAGAIN;
-	/* Somebody wrote to the file, or it has a hole, or it is cut: what was verified is not what
-	 * is there. */
-	if (raw_stat(raw, &state) || state.size_bytes != object->size_bytes ||
-		state.disk_bytes < object->size_bytes || state.ctime_ns != ctime_ns) {
-		lock_take(&object->lock);
+	r = raw_stat(raw, &state);
+	if (!r && verified && state.size_bytes == object->size_bytes &&
+		state.disk_bytes >= object->size_bytes && state.ctime_ns == ctime_ns)
+		return raw_backing_fd(raw);
+	/* Not verified yet; or somebody wrote to the file, or it has a hole, or it is cut, and what
+	 * was verified is not what is there. */
+	lock_take(&object->lock);
+	if (verified)
 		object->verified = false;
+	if (r || state.ctime_ns != object->misshapen_ctime_ns)
 		verify_later(object);
-		lock_drop(&object->lock);
-		return -EAGAIN;
-	}
-	return raw_backing_fd(raw);
+	lock_drop(&object->lock);
+	return -EAGAIN;
 }

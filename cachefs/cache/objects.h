@@ -45,10 +45,13 @@ struct object {
 	/* lock; since the machine last went down in use, every byte in the store was written, or
 	 * checked, by us */
 	bool verified;
-	bool verifying;          /* lock */
-	bool changed;            /* lock; the origin said that this version is gone */
-	uint32_t n_present;      /* lock; as in the index */
-	int64_t ctime_ns;        /* lock; of the raw file when it was completed */
+	bool verifying;     /* lock */
+	bool changed;       /* lock; the origin said that this version is gone */
+	uint32_t n_present; /* lock; as in the index */
+	int64_t ctime_ns;   /* lock; of the raw file when it was completed */
+	/* lock; of a raw file whose chunks were all right, and which is longer than the object or has
+	 * holes: verifying it again makes it no better. 0: none */
+	int64_t misshapen_ctime_ns;
 	int64_t pinned_until_ns; /* lock */
 	int64_t opened_wall_ns;  /* lock */
 	uint64_t disk_bytes;     /* lock; what space accounting counts for it */

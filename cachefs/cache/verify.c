@@ -134,9 +134,14 @@ static void record_verified(struct object *object, const struct raw_state *befor
 	struct raw_state now;
 	bool still;
 
-	if (raw_stat(object->raw, &now) || now.ctime_ns != before->ctime_ns ||
-		now.size_bytes != object->size_bytes || now.disk_bytes < object->size_bytes)
+	if (raw_stat(object->raw, &now) || now.ctime_ns != before->ctime_ns)
 		return;
+	if (now.size_bytes != object->size_bytes || now.disk_bytes < object->size_bytes) {
+		lock_take(&object->lock);
+		object->misshapen_ctime_ns = now.ctime_ns;
+		lock_drop(&object->lock);
+		return;
+	}
 	if (index_begin(cache->index, &txn))
 		return;
 	lock_take(&object->lock);

@@ -317,6 +317,33 @@ static void truncated_while_open(void **state)
 	free(path);
 }
 
+/* Right bytes in a file that can't be passed through: verified once, not at each open. */
+static void longer_while_open(void **state)
+{
+	struct rig *rig = *state;
+	struct handle handle;
+	char *path;
+
+	fill_and_close(rig, 5 * MIB, &path);
+	handle_open(rig, "o", &handle);
+	assert_int_equal(truncate(path, 6 * MIB), 0);
+	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
+	handle_wait_verified(&handle);
+	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
+	lock_take(&handle.object->lock);
+	assert_false(handle.object->verifying);
+	lock_drop(&handle.object->lock);
+	assert_int_equal(read_whole(&handle, MIB), 0);
+	/* What happens to it after that is looked at again. */
+	assert_int_equal(truncate(path, 5 * MIB), 0);
+	assert_int_equal(object_backing_fd(handle.object), -EAGAIN);
+	handle_wait_verified(&handle);
+	assert_true(object_backing_fd(handle.object) >= 0);
+	handle_close(&handle);
+	assert_int_equal(rig_stats(rig).checksum_failures, 0);
+	free(path);
+}
+
 static void longer_while_closed(void **state)
 {
 	struct rig *rig = *state;
@@ -552,6 +579,7 @@ int main(void)
 		TEST(touched_while_open),
 		TEST(truncated_while_closed),
 		TEST(truncated_while_open),
+		TEST(longer_while_open),
 		TEST(longer_while_closed),
 		TEST(removed_while_closed),
 		TEST(punched_while_open),
