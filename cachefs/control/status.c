@@ -168,10 +168,12 @@ struct gather {
 static void gather_volume(void *arg, struct volume *volume)
 {
 	struct gather *gather = arg;
+	struct origin_stats stats;
 	struct volume_info info;
 
 	volume_info(volume, &info);
-	origin_totals_add(&gather->totals, volume);
+	origin_stats(volume_origin(volume), &stats);
+	origin_totals_add(&gather->totals, &stats);
 	if ((gather->only && gather->only != info.id) || gather->count == VOLUMES_MAX)
 		return;
 	if (!json_array_append_new(gather->volumes, volume_json(volume)))
@@ -211,6 +213,7 @@ static json_t *whole_status(struct control *control, uint64_t only)
 {
 	_cleanup_(freep) struct gather *gather = calloc(1, sizeof *gather);
 	struct cache_stats stats;
+	struct origin_stats ended;
 
 	if (!gather)
 		return NULL;
@@ -218,6 +221,8 @@ static json_t *whole_status(struct control *control, uint64_t only)
 	gather->only = only;
 	cache_stats(control->config.cache, &stats);
 	volumes_each(control->config.volumes, gather_volume, gather);
+	volumes_ended_stats(control->config.volumes, &ended);
+	origin_totals_add(&gather->totals, &ended);
 	add_cached_bytes(control, gather);
 	return json_pack("{s:o, s:o, s:o, s:{s:i, s:i, s:i}, s:o, s:{s:I, s:I, s:I}}", "daemon",
 		daemon_json(control), "store", store_json(control, &stats), "volumes",

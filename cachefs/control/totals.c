@@ -9,14 +9,11 @@ uint64_t outcomes_sum(const uint64_t outcomes[ORIGIN_OUTCOMES])
 	return sum;
 }
 
-void origin_totals_add(struct origin_totals *totals, struct volume *volume)
+void origin_totals_add(struct origin_totals *totals, const struct origin_stats *stats)
 {
-	struct origin_stats stats;
-
-	origin_stats(volume_origin(volume), &stats);
-	totals->gets += outcomes_sum(stats.gets);
-	totals->heads += outcomes_sum(stats.heads);
-	totals->lists += outcomes_sum(stats.lists);
-	totals->bytes += stats.bytes;
-	totals->retries += stats.retries;
+	totals->gets += outcomes_sum(stats->gets);
+	totals->heads += outcomes_sum(stats->heads);
+	totals->lists += outcomes_sum(stats->lists);
+	totals->bytes += stats->bytes;
+	totals->retries += stats->retries;
 }

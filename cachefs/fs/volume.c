@@ -117,6 +117,29 @@ bool volume_leave_list(struct volume *volume)
 	return list_empty(&volumes->list);
 }
 
+static void remember_stats(struct volumes *volumes, struct origin *origin)
+{
+	struct origin_stats *sum = &volumes->ended, stats;
+
+	origin_stats(origin, &stats);
+	lock_take(&volumes->lock);
+	for (size_t i = 0; i < ORIGIN_OUTCOMES; i++) {
+		sum->gets[i] += stats.gets[i];
+		sum->heads[i] += stats.heads[i];
+		sum->lists[i] += stats.lists[i];
+	}
+	sum->bytes += stats.bytes;
+	sum->retries += stats.retries;
+	lock_drop(&volumes->lock);
+}
+
+void volumes_ended_stats(struct volumes *volumes, struct origin_stats *ret)
+{
+	lock_take(&volumes->lock);
+	*ret = volumes->ended;
+	lock_drop(&volumes->lock);
+}
+
 static void *reap(void *arg)
 {
 	struct volume *volume = arg;
@@ -136,6 +159,7 @@ static void *reap(void *arg)
 	log_info(left ? "volume_left" : "volume_ended", "id=%llu source=%s",
 		(unsigned long long)volume->id, volume->source);
 	volume_end_fs(volume, fs);
+	remember_stats(volumes, volume->origin);
 	if (!left)
 		volume_unkeep(volume);
 	volume_unref(volume);

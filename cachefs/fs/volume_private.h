@@ -20,11 +20,12 @@ enum state { MOUNTING, MOUNTED };
 
 struct volumes {
 	struct lock lock;
-	struct cond changed; /* a state, or the end of a reaper */
-	struct list list;    /* lock */
-	struct list busy;    /* lock; mountpoints that are being mounted on */
-	uint64_t next_id;    /* lock */
-	unsigned reapers;    /* lock */
+	struct cond changed;       /* a state, or the end of a reaper */
+	struct list list;          /* lock */
+	struct list busy;          /* lock; mountpoints that are being mounted on */
+	uint64_t next_id;          /* lock */
+	unsigned reapers;          /* lock */
+	struct origin_stats ended; /* lock; sums of volumes that are gone */
 	/* lock; calls under way. They keep each other out: a mount that is being copied is in use,
 	 * and its umount would fail. */
 	unsigned binds, umounts;

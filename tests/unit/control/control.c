@@ -101,6 +101,18 @@ static const json_t *first_target(const json_t *answer)
 	return json_array_get(json_object_get(answer, "targets"), 0);
 }
 
+/* A counter that falls when a volume ends looks like a restart to whoever takes rates of it. */
+static void counters_keep_what_ended_volumes_had(void **state)
+{
+	json_t *answer;
+
+	fake.ended_gets = 10;
+	answer = ask(*state, "GET", "/v1/status", NULL);
+	fake.ended_gets = 0;
+	assert_int_equal(number(json_object_get(answer, "counters"), "origin_gets"), 15);
+	json_decref(answer);
+}
+
 static void status(void **state)
 {
 	json_t *answer = ask(*state, "GET", "/v1/status", NULL), *volume;
@@ -428,6 +440,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ON_BED(status),
+		ON_BED(counters_keep_what_ended_volumes_had),
 		ON_BED(status_of_path),
 		ON_BED(wrong_requests),
 		ON_BED(long_body),

@@ -43,6 +43,8 @@ void volume_unref(struct volume *volume);
 /* Visits all; the callback gets no reference to keep and must not call volumes_*. */
 void volumes_each(
 	struct volumes *volumes, void (*each)(void *arg, struct volume *volume), void *arg);
+/* What the origins of volumes that have ended counted: counters of the daemon never fall. */
+void volumes_ended_stats(struct volumes *volumes, struct origin_stats *ret);
 
 /*
  * Who keeps descriptors beyond this process's life, for a successor; all NULL: nobody. Called
