@@ -19,6 +19,8 @@
 #define BACK_OFF_MAX_MS 5000u
 /* For a start on which no mount waits. */
 #define START_LIMIT_NS (60 * NS_PER_SEC)
+/* For the daemon that is to unmount, when we are asked to end and none is ready. */
+#define END_WAIT_NS (10 * NS_PER_SEC)
 
 static void schedule_restart(struct keeper *keeper)
 {
@@ -99,7 +101,10 @@ static void daemon_died(struct keeper *keeper, int status)
 	child_init(daemon);
 	if (!keeper->down_since_ns)
 		keeper->down_since_ns = now_ns;
-	if (keeper->ending && keeper->end_told) {
+	/* Killed before it had unmounted: the next one is to do it. */
+	if (WIFSIGNALED(status) && keeper->mounts.count && now_ns < keeper->end_by_ns)
+		keeper->end_told = false;
+	if (keeper->end_told) {
 		end_with(keeper, asked ? 0 : 1);
 	} else if (asked && keeper->upgrade.step != UPGRADE_TAKE_OVER) {
 		end_with(keeper, 0);
@@ -127,6 +132,13 @@ static void reap(struct keeper *keeper)
 	}
 }
 
+static void ask_end(struct keeper *keeper)
+{
+	if (!keeper->ending)
+		keeper->end_by_ns = clock_now_ns() + END_WAIT_NS;
+	keeper->ending = true;
+}
+
 static void take_signals(struct keeper *keeper)
 {
 	struct signalfd_siginfo info;
@@ -137,17 +149,25 @@ static void take_signals(struct keeper *keeper)
 		else if (info.ssi_signo == SIGHUP)
 			upgrade_by_signal(keeper);
 		else
-			keeper->ending = true;
+			ask_end(keeper);
 	}
 }
 
 /* A daemon that is just handing over can't unmount: its successor will. */
-static void end_if_due(struct keeper *keeper)
+static bool is_end_due(const struct keeper *keeper)
 {
 	enum upgrade_step step = keeper->upgrade.step;
 
-	if (!keeper->ending || keeper->end_told || step == UPGRADE_STOP ||
-		step == UPGRADE_TAKE_OVER)
+	return keeper->ending && !keeper->end_told && step != UPGRADE_STOP &&
+	       step != UPGRADE_TAKE_OVER;
+}
+
+/* Nor can one that is dead, or has not taken the mounts over yet. */
+static void end_if_due(struct keeper *keeper)
+{
+	if (!is_end_due(keeper))
+		return;
+	if (!keeper->daemon.ready && keeper->mounts.count && clock_now_ns() < keeper->end_by_ns)
 		return;
 	notify_manager("STOPPING=1");
 	keeper->end_told = true;
@@ -233,7 +253,8 @@ static void run_timers(struct keeper *keeper)
 static uint64_t next_deadline_ns(const struct keeper *keeper)
 {
 	const uint64_t deadlines[] = {keeper->restart_ns, abort_ns(keeper), watchdog_ns(keeper),
-		keeper->upgrade.deadline_ns, keeper->notify_ns};
+		keeper->upgrade.deadline_ns, keeper->notify_ns,
+		is_end_due(keeper) ? keeper->end_by_ns : 0};
 	uint64_t next_ns = 0;
 
 	for (size_t i = 0; i < sizeof deadlines / sizeof deadlines[0]; i++) {

@@ -74,7 +74,8 @@ struct keeper {
 	int last_status;
 	uint64_t restart_ns;    /* when the daemon is due; 0: not now */
 	uint64_t down_since_ns; /* since when none is ready; 0: one is */
-	uint64_t notify_ns;     /* when the service manager's watchdog is due; 0: never */
+	uint64_t end_by_ns; /* once ending: until when a daemon that can unmount is waited for */
+	uint64_t notify_ns; /* when the service manager's watchdog is due; 0: never */
 	bool ever_ready;
 	bool ending;      /* asked to end; the daemon is, unless it is just being replaced */
 	bool end_told;    /* to the daemon */

@@ -50,6 +50,41 @@ static void a_killed_daemon_is_followed_by_one_with_its_mounts(void **state)
 	assert_int_equal(stage_wait_end(stage), 0);
 }
 
+/* Both signals are there when the keeper looks. */
+static void a_daemon_that_died_is_replaced_even_to_end(void **state)
+{
+	struct stage *stage = *state;
+	pid_t daemon;
+
+	stage_begin(stage, "hello take put=1 ready serve\n" GOOD, "30s", "10s");
+	daemon = stage_wait_start(stage);
+	stage_wait(stage, "ready");
+	kill(stage->keeper, SIGSTOP);
+	kill(daemon, SIGKILL);
+	kill(stage->keeper, SIGTERM);
+	kill(stage->keeper, SIGCONT);
+	assert_string_equal(stage_wait(stage, "took"), "took 1 mount 1, table 1");
+	stage_wait(stage, "asked to end");
+	assert_int_equal(stage_wait_end(stage), 0);
+	stage_device_ends(stage);
+}
+
+static void one_that_dies_while_it_unmounts_is_replaced(void **state)
+{
+	struct stage *stage = *state;
+	pid_t daemon;
+
+	stage_begin(stage, "hello take put=1 ready freeze\n" GOOD, "30s", "10s");
+	daemon = stage_wait_start(stage);
+	stage_wait(stage, "ready");
+	kill(stage->keeper, SIGTERM);
+	usleep(20000); /* the keeper tells the daemon, most likely; the other order is no error either */
+	kill(daemon, SIGKILL);
+	assert_string_equal(stage_wait(stage, "took"), "took 1 mount 1, table 1");
+	stage_wait(stage, "asked to end");
+	assert_int_equal(stage_wait_end(stage), 0);
+}
+
 static void every_early_death_is_followed_by_another_try(void **state)
 {
 	struct stage *stage = *state;
@@ -283,6 +318,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		ON_STAGE(a_killed_daemon_is_followed_by_one_with_its_mounts),
+		ON_STAGE(a_daemon_that_died_is_replaced_even_to_end),
+		ON_STAGE(one_that_dies_while_it_unmounts_is_replaced),
 		ON_STAGE(every_early_death_is_followed_by_another_try),
 		ON_STAGE(a_first_daemon_that_is_killed_is_tried_again),
 		ON_STAGE(a_first_daemon_that_refuses_ends_the_keeper),
