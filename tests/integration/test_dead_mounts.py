@@ -126,8 +126,8 @@ def test_requests_fail_when_no_daemon_comes_back(cache, keeper, faulty):
 
 
 def test_without_the_kernels_help(cache, faulty):
-    """CACHEFS_RESEND=off, as before 6.9: what was in flight fails, the mount lives. The read is an O_DIRECT one, since the
-    kernel asks again by itself for pages that its readahead did not get."""
+    """CACHEFS_RESEND=off, as before 6.9: what was in flight fails, the mount lives. The read is an O_DIRECT one, since
+    the kernel asks again by itself for pages that its readahead did not get."""
     content = data.make("x", 2 * MIB)
     faulty.put("x", content)
     cache.env["CACHEFS_RESEND"] = "off"

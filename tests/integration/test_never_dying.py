@@ -1,4 +1,4 @@
-"""The daemon is killed, stopped and replaced under everything that a node runs: nobody sees an error or a wrong byte."""
+"""The daemon is killed and replaced under everything that a node runs: nobody sees an error or a wrong byte."""
 
 import os
 import random

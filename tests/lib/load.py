@@ -1,5 +1,5 @@
-"""What runs on a mount while its daemon is killed and replaced. Each function is run by lib.child until the file flag is
-gone; it raises at the first error or wrong byte, and returns what it did and the longest time that one call took."""
+"""What runs on a mount while its daemon is killed and replaced. Each function is run by lib.child until the file flag
+is gone; it raises at the first error or wrong byte, and returns what it did and the longest time that one call took."""
 
 import errno
 import fcntl

@@ -28,7 +28,7 @@ def make_tree(directory):
 
 
 def forget_names(mountpoint):
-    """Makes the kernel forget all names and inodes of a mount that nobody uses: a remount does that and nothing else."""
+    """Makes the kernel forget names and inodes of a mount that nobody uses: a remount does that and nothing else."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(None, os.fsencode(mountpoint), None, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, None) < 0:
         raise OSError(ctypes.get_errno(), "remount", str(mountpoint))
