@@ -1,4 +1,5 @@
-/* XXH3 as one compiler invocation makes it: built once for any processor, and once for those with AVX2. */
+/* XXH3 as one compiler invocation makes it: built once for any processor, and once for those with
+ * AVX2. */
 #include "hash_kernel.h"
 
 #define XXH_INLINE_ALL

@@ -22,7 +22,8 @@ struct pool {
 	struct pool_buffer buffers[];
 };
 
-/* In huge pages where the kernel has them: every byte is taken apart into pages twice, for FUSE and for O_DIRECT. */
+/* In huge pages where the kernel has them: every byte is taken apart into pages twice, for FUSE and
+ * for O_DIRECT. */
 static int map_memory(struct pool *pool, size_t n_buffers)
 {
 	size_t size = n_buffers * POOL_BUFFER_SIZE + HUGE_PAGE;

@@ -6,8 +6,8 @@
  *     uint32_t[count]              the slots in the order of their cookies
  *     heap                         names and versions, each with its NUL
  *
- * The block is in the host's byte order and is checked as a whole when it comes from the index: what
- * is damaged is as good as absent.
+ * The block is in the host's byte order and is checked as a whole when it comes from the index:
+ * what is damaged is as good as absent.
  */
 #ifndef CACHE_LISTING_H
 #define CACHE_LISTING_H

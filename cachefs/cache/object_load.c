@@ -83,6 +83,7 @@ static void record_unbacked(struct object *object, struct index_object_record *r
 		atomic_fetch_add(&cache->counters.checksum_failures, 1);
 	else if (!lost)
 		atomic_fetch_add(&cache->counters.store_errors, 1);
+	object->load_error = error;
 	object->pinned_until_ns = record->object.pinned_until_ns;
 	if (!lost || forget_chunks(object, record)) {
 		object->unkept = true;

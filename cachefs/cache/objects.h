@@ -32,8 +32,9 @@ struct object {
 	int64_t mtime_ns;
 	uint32_t n_chunks;
 	struct origin_version version;
-	char *name;  /* origin_object_name */
-	bool unkept; /* set while loading: nothing of it goes to the store */
+	char *name;     /* origin_object_name */
+	bool unkept;    /* set while loading: nothing of it goes to the store */
+	int load_error; /* set while loading: why the record's file is not to be had; 0 */
 
 	struct lock lock;
 	/* lock; NULL until there is a file. Never changes once set while refs > 0. */

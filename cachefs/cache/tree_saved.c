@@ -33,7 +33,8 @@ struct save {
 	struct id128 id;
 };
 
-/* The index never shrinks and counts as used: listings must not take the place of what they list. */
+/* The index never shrinks and counts as used: listings must not take the place of what they
+ * list. */
 static uint64_t saved_max(const struct tree *tree)
 {
 	uint64_t share = tree->cache->space.capacity_bytes / SAVED_SHARE;

@@ -1,7 +1,8 @@
 /*
- * trouble: a store whose disk fails, or is gone. For a while after an error nothing is written to it;
- * and when it was one of the medium, nothing is passed through, so that every byte comes by the
+ * trouble: a store whose disk fails, or is gone. For a while after an error nothing is written to
+ * it; and when it was one of the medium, nothing is passed through, so that every byte comes by the
  * daemon, which checks it and asks the origin for what can't be read. Then the disk is tried again.
+ * Any thread.
  */
 #ifndef CACHE_TROUBLE_H
 #define CACHE_TROUBLE_H

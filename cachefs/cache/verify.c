@@ -333,7 +333,7 @@ static int verify_record(struct cache *cache, struct id128 id, struct verify_res
 	struct index_object_record record;
 	struct origin_attr attr = {.kind = ORIGIN_FILE};
 	struct object *object;
-	bool lost;
+	bool gone, lost;
 	int r = index_get_object(cache->index, id, &record);
 
 	if (r)
@@ -347,8 +347,11 @@ static int verify_record(struct cache *cache, struct id128 id, struct verify_res
 		return r;
 	lock_take(&object->lock);
 	lost = !object->raw;
+	gone = object->load_error == -ENOENT;
 	lock_drop(&object->lock);
-	if (lost) {
+	if (gone) {
+		result->forgotten_objects++;
+	} else if (lost) {
 		result->unreadable_objects++;
 		if (!result->first_bad[0])
 			snprintf(result->first_bad, sizeof result->first_bad, "%s", object->name);

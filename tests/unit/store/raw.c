@@ -35,7 +35,8 @@ static int make(void **state)
 	static struct fixture fixture;
 	void *bytes;
 
-	if (scratch_make(&fixture.scratch) || store_open(fixture.scratch, 0, &fixture.store, NULL) ||
+	if (scratch_make(&fixture.scratch) ||
+		store_open(fixture.scratch, 0, &fixture.store, NULL) ||
 		posix_memalign(&bytes, 4096, MIB))
 		return -1;
 	fixture.bytes = bytes;

@@ -123,7 +123,10 @@ struct verify_result {
 	uint64_t objects, chunks, bytes; /* checked */
 	uint64_t bad_chunks;             /* dropped: the next read fetches them */
 	uint64_t repaired_chunks;        /* fetched again and checked (repair) */
-	uint64_t unreadable_objects;     /* file missing or of another length: dropped */
+	uint64_t unreadable_objects;     /* file can't be read, or is of another length: dropped */
+	/* Records whose file is gone, as an eviction leaves them that a kill cut off: nothing is
+	 * wrong, and they are dropped too. */
+	uint64_t forgotten_objects;
 	uint64_t stray_files;            /* raw files without a record: removed */
 	char first_bad[256];             /* name of the first, "" */
 };
