@@ -46,6 +46,9 @@ static void print_result(const json_t *result)
 		json_number(result, "repaired_chunks"));
 	if (json_number(result, "unreadable_objects"))
 		printf(", %llu objects unreadable", json_number(result, "unreadable_objects"));
+	if (json_number(result, "forgotten_objects"))
+		printf(", %llu records without a file dropped",
+			json_number(result, "forgotten_objects"));
 	if (json_number(result, "stray_files"))
 		printf(", %llu stray files removed", json_number(result, "stray_files"));
 	if (*json_text(result, "first_bad"))

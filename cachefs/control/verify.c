@@ -24,11 +24,12 @@ static int verify_file(
 
 static json_t *result_json(const struct verify_result *result)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "objects",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "objects",
 		(json_int_t)result->objects, "chunks", (json_int_t)result->chunks, "bytes",
 		(json_int_t)result->bytes, "bad_chunks", (json_int_t)result->bad_chunks,
 		"repaired_chunks", (json_int_t)result->repaired_chunks, "unreadable_objects",
-		(json_int_t)result->unreadable_objects, "stray_files",
+		(json_int_t)result->unreadable_objects, "forgotten_objects",
+		(json_int_t)result->forgotten_objects, "stray_files",
 		(json_int_t)result->stray_files, "first_bad", json_shown(result->first_bad));
 }
 
@@ -108,6 +109,7 @@ static int verify_all(struct verify *verify, struct why *why)
 	verify->result.bad_chunks += mounted.bad_chunks;
 	verify->result.repaired_chunks += mounted.repaired_chunks;
 	verify->result.unreadable_objects += mounted.unreadable_objects;
+	verify->result.forgotten_objects += mounted.forgotten_objects;
 	if (mounted.first_bad[0])
 		memcpy(verify->result.first_bad, mounted.first_bad, sizeof mounted.first_bad);
 	return 0;

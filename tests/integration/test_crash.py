@@ -54,11 +54,9 @@ def kill_while_filling(cache, origin, dice):
 
 
 def check_store(cache, origin, wanted):
-    """An eviction removes the file before its record: a record without a file may be left, which verify forgets."""
+    """An eviction removes the file before its record: a record without a file may be left, and isn't damage."""
     mounted = cache.mount_origin(origin)
-    result = cache.run("verify", "--all", check=False)
-    assert " 0 bad" in result.stdout, result.stdout
-    assert cache.run("verify", "--all").returncode == 0
+    assert " 0 bad" in cache.run("verify", "--all").stdout
     assert reads.tree(mounted) == wanted
     assert cache.counters()["checksum_failures"] == 0
     return mounted
