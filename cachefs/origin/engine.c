@@ -13,11 +13,12 @@
 
 #define DEMAND_WORKERS 4
 #define OTHER_WORKERS  2
+#define FETCH_WORKERS  2
 
 struct origin_engine {
 	struct loop loops[ENGINE_LOOPS];
 	unsigned n_loops;
-	struct work *demand, *other;
+	struct work *demand, *other, *fetch;
 };
 
 void lane_init(struct lane *lane, unsigned limit)
@@ -48,6 +49,8 @@ int origin_engine_new(struct origin_engine **ret)
 	r = work_new("origin-dir", DEMAND_WORKERS, &engine->demand);
 	if (!r)
 		r = work_new("origin-dir-bg", OTHER_WORKERS, &engine->other);
+	if (!r)
+		r = work_new("origin-keys", FETCH_WORKERS, &engine->fetch);
 	while (!r && engine->n_loops < ENGINE_LOOPS) {
 		r = loop_start(&engine->loops[engine->n_loops], engine->n_loops);
 		if (!r)
@@ -65,10 +68,12 @@ void origin_engine_free(struct origin_engine *engine)
 {
 	if (!engine)
 		return;
-	for (unsigned i = 0; i < engine->n_loops; i++)
-		loop_stop(&engine->loops[i]);
 	work_free(engine->demand);
 	work_free(engine->other);
+	/* Before the loops, which it wakes. */
+	work_free(engine->fetch);
+	for (unsigned i = 0; i < engine->n_loops; i++)
+		loop_stop(&engine->loops[i]);
 	free(engine);
 	curl_global_cleanup();
 }
@@ -134,6 +139,17 @@ void engine_look_for_shut(struct origin_engine *engine)
 void engine_work(struct origin_engine *engine, struct job *job, bool demand)
 {
 	work_post(demand ? engine->demand : engine->other, job);
+}
+
+void engine_fetch(struct origin_engine *engine, struct job *job)
+{
+	work_post(engine->fetch, job);
+}
+
+void engine_wake_waiting(struct origin_engine *engine)
+{
+	for (unsigned i = 0; i < engine->n_loops; i++)
+		loop_wake_waiting(&engine->loops[i]);
 }
 
 void engine_later(struct origin_engine *engine, struct origin_private *private,

@@ -35,6 +35,11 @@ void engine_signal(struct request *request, unsigned signal);
 void engine_look_for_shut(struct origin_engine *engine);
 /* Runs job on a worker; demand has workers of its own. */
 void engine_work(struct origin_engine *engine, struct job *job, bool demand);
+/* Runs job on a worker for what may take long outside, as a call of a token service; which must see to
+ * it that it ends. */
+void engine_fetch(struct origin_engine *engine, struct job *job);
+/* Requests that wait for credentials are tried again. */
+void engine_wake_waiting(struct origin_engine *engine);
 /* For a request that needs no network: done runs soon, on a worker. */
 void engine_later(struct origin_engine *engine, struct origin_private *private,
 	void (*run)(struct job *job), int error);

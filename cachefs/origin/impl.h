@@ -20,7 +20,8 @@ struct origin_ops {
 	int (*object_name)(const struct origin *origin, const char *path, char *name, size_t size);
 	void (*destroy)(struct origin *origin);
 
-	/* HTTP only. URL and headers of a try. 0 or -errno. Loop thread. */
+	/* HTTP only. URL and headers of a try. 0; -EAGAIN: its credentials are being fetched, it is
+	 * tried again when they are there; or -errno. Loop thread. */
 	int (*prepare)(struct request *request, struct call *call);
 	/* HTTP only. The answer is no success: classifies it, looking at request->body, and repairs
 	 * what verdict->fix names or makes the failure final. Loop thread. */
@@ -52,7 +53,8 @@ void origin_setup(struct origin *origin, const struct origin_ops *ops);
 /* Each makes an origin with one reference; what is common is filled in by origin_open after. */
 int s3_open(const struct source *source, const struct origin_config *config, struct origin **ret,
 	struct why *why);
-int http_open(const struct source *source, struct origin **ret, struct why *why);
+int http_open(const struct source *source, const struct origin_config *config, struct origin **ret,
+	struct why *why);
 int dir_open(const struct source *source, struct origin **ret, struct why *why);
 
 /* Counts one try and remembers its error. */

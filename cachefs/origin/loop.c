@@ -14,6 +14,8 @@
 
 #define NEVER        UINT64_MAX
 #define LOOP_TICK_MS 1000
+/* How soon a request asks again for credentials, should it not be woken. */
+#define CREDENTIALS_TICK_NS (200 * NS_PER_MS)
 
 static struct lane *lane_of(const struct request *request)
 {
@@ -141,6 +143,19 @@ static void end_try(struct loop *loop, struct request *request, CURLcode code)
 
 /* --- starting tries --- */
 
+/* Its credentials are being fetched. The budget goes on. */
+static void wait_for_credentials(
+	struct loop *loop, struct request *request, const struct verdict *verdict)
+{
+	give_handle(loop, request->easy);
+	request->easy = NULL;
+	snprintf(request->last_text, sizeof request->last_text, "%s", verdict->text);
+	request->state = REQUEST_WAITING;
+	request->without_credentials = true;
+	request->due_ns = clock_now_ns() + CREDENTIALS_TICK_NS;
+	wake_at(loop, request->due_ns);
+}
+
 /* 0 or -errno; after an error the request is in no list but may have a handle. */
 static int start_try(struct loop *loop, struct request *request)
 {
@@ -157,6 +172,11 @@ static int start_try(struct loop *loop, struct request *request)
 	if (!request->easy)
 		return -ENOMEM;
 	r = request_prepare(request, &verdict);
+	if (r == -EAGAIN) {
+		wait_for_credentials(loop, request, &verdict);
+		return 0;
+	}
+	request->without_credentials = false;
 	if (r) {
 		origin_count(request->origin, request->kind, &verdict);
 		return r;
@@ -300,10 +320,21 @@ static void cancel_shut(struct loop *loop)
 	list_splice(&loop->requests, &others);
 }
 
+static void wake_waiting(struct loop *loop)
+{
+	list_for_each (link, &loop->requests) {
+		struct request *request = container_of(link, struct request, all);
+
+		if (request->state == REQUEST_WAITING && request->without_credentials)
+			request->due_ns = 0;
+	}
+	wake_at(loop, 0);
+}
+
 static bool take_incoming(struct loop *loop)
 {
 	struct list incoming, signals, *link;
-	bool ending, some_shut;
+	bool ending, some_shut, wake;
 
 	list_init(&incoming);
 	list_init(&signals);
@@ -314,6 +345,8 @@ static bool take_incoming(struct loop *loop)
 	ending = loop->ending;
 	some_shut = loop->some_shut;
 	loop->some_shut = false;
+	wake = loop->wake_waiting;
+	loop->wake_waiting = false;
 	lock_drop(&loop->lock);
 	while ((link = list_pop(&incoming)))
 		accept_request(loop, container_of(link, struct request, link));
@@ -321,6 +354,8 @@ static bool take_incoming(struct loop *loop)
 		;
 	if (some_shut)
 		cancel_shut(loop);
+	if (wake)
+		wake_waiting(loop);
 	return ending;
 }
 
@@ -506,6 +541,14 @@ void loop_look_for_shut(struct loop *loop)
 {
 	lock_take(&loop->lock);
 	loop->some_shut = true;
+	lock_drop(&loop->lock);
+	curl_multi_wakeup(loop->multi);
+}
+
+void loop_wake_waiting(struct loop *loop)
+{
+	lock_take(&loop->lock);
+	loop->wake_waiting = true;
 	lock_drop(&loop->lock);
 	curl_multi_wakeup(loop->multi);
 }

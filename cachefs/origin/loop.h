@@ -25,6 +25,7 @@ struct loop {
 	struct list signals;  /* lock: requests by signal */
 	bool ending;          /* lock */
 	bool some_shut;       /* lock: an origin is shut, whose requests are to be cancelled */
+	bool wake_waiting;    /* lock: those that wait for credentials are to be tried */
 
 	/* The loop thread's. */
 	struct list requests;
@@ -43,5 +44,8 @@ void loop_submit(struct loop *loop, struct request *request);
 void loop_signal(struct loop *loop, struct request *request, unsigned signal);
 /* Any thread: cancels the requests of origins that are shut. */
 void loop_look_for_shut(struct loop *loop);
+
+/* Any thread: tries the requests again that wait for credentials. */
+void loop_wake_waiting(struct loop *loop);
 
 #endif

@@ -44,7 +44,7 @@ static int open_kind(const struct source *source, const struct origin_config *co
 	case SOURCE_S3:
 		return s3_open(source, config, ret, why);
 	case SOURCE_HTTP:
-		return http_open(source, ret, why);
+		return http_open(source, config, ret, why);
 	case SOURCE_DIR:
 		return dir_open(source, ret, why);
 	}

@@ -154,7 +154,7 @@ int request_prepare(struct request *request, struct verdict *verdict)
 		set_options(request, &call);
 	} else {
 		verdict_fail(verdict, r, r == -EACCES ? ORIGIN_DENIED : ORIGIN_NETWORK_ERROR, "%s",
-			r == -EACCES ? "no credentials can be had" : strerror(-r));
+			*call.why.text ? call.why.text : strerror(-r));
 	}
 	buf_free(&call.url);
 	return r;

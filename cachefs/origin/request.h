@@ -5,6 +5,7 @@
  *
  *     QUEUED --> RUNNING --> WAITING --> QUEUED      a try failed and the budget is not used up
  *                RUNNING --> finished                 right, final failure, cancelled, time is up
+ *     QUEUED --> WAITING                                its credentials are being fetched
  *     QUEUED, WAITING --> finished                    cancelled, time is up
  *
  * loop.c makes the transitions; this module makes a try, watches its answer and judges it.
@@ -33,6 +34,7 @@ struct call {
 	struct buf url;
 	struct curl_slist *headers;
 	bool redirects; /* follow them */
+	struct why why; /* of an error of prepare; "": the errno says it all */
 	int error;      /* of a header that found no memory */
 };
 /* Adds "Name: value"; an error is kept in call->error. */
@@ -60,6 +62,8 @@ struct request {
 	bool paused; /* by the caller, or when throttled by the origin's bandwidth until due_ns */
 	bool throttled; /* only with paused */
 	bool cancelled, timed;
+	bool without_credentials; /* waits for them */
+	uint64_t credentials;     /* the number of those that the try was made with */
 	CURL *easy;
 	struct curl_slist *headers;
 	struct answer answer;
@@ -67,7 +71,7 @@ struct request {
 	bool rejected;   /* the answer was refused before its end; verdict says why */
 	struct verdict verdict;
 	char detail[CURL_ERROR_SIZE];
-	char last_text[192]; /* of the last failed try */
+	char last_text[VERDICT_TEXT_MAX]; /* of the last failed try */
 
 	/* The loop's lock. */
 	struct list signal;
@@ -77,8 +81,8 @@ struct request {
 /* Zeroes and fills what must not be zero. Takes a reference of origin. */
 void request_init(struct request *request, enum request_kind kind, struct origin *origin,
 	enum origin_priority priority);
-/* Sets up request->easy for the next try. 0 or -errno (no memory, no credentials), with
- * verdict->text. */
+/* Sets up request->easy for the next try. 0; -EAGAIN: its credentials are being fetched; or -errno (no
+ * memory, no credentials). With verdict->text. */
 int request_prepare(struct request *request, struct verdict *verdict);
 /* What the try that ended with code means. */
 void request_judge(struct request *request, CURLcode code, struct verdict *ret);

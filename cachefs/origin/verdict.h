@@ -10,6 +10,8 @@
 
 #include "origin/origin.h"
 
+#define VERDICT_TEXT_MAX 512
+
 enum step {
 	STEP_DONE,
 	STEP_FAIL,
@@ -24,7 +26,7 @@ struct verdict {
 	enum fix fix;
 	int error; /* 0 only with STEP_DONE */
 	enum origin_outcome outcome;
-	char text[192]; /* for last_error; never a credential */
+	char text[VERDICT_TEXT_MAX]; /* for last_error; never a credential */
 };
 
 /* The transfer failed; detail is curl's own text, which may be empty. */

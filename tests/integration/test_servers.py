@@ -127,7 +127,7 @@ def test_anonymous(cache, minio):
         path.mkdir()
         options = [f"endpoint={minio.endpoint}", "addressing=path", "anonymous"]
         result = cache.run("mount", "-o", ",".join(options), origin.source, path, check=False)
-        assert result.returncode == 1 and "denied" in result.stderr
+        assert result.returncode == 1 and "denies access" in result.stderr
         origin.client.boto.put_bucket_policy(Bucket=origin.bucket, Policy='{"Version":"2012-10-17","Statement":[{'
                                              '"Effect":"Allow","Principal":{"AWS":["*"]},"Action":["s3:ListBucket",'
                                              '"s3:GetBucketLocation","s3:GetObject"],"Resource":["arn:aws:s3:::'

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "credentials/credentials.h"
 #include "get.h"
 #include "http/index.h"
 #include "impl.h"
@@ -18,8 +19,9 @@
 
 struct http {
 	struct origin base;
-	char *url;  /* "http://host" */
-	char *path; /* encoded, "/" at both ends */
+	char *url;           /* "http://host" */
+	char *path;          /* encoded, "/" at both ends */
+	struct chain *chain; /* the Authorization header; NULL: none */
 };
 
 struct http_stat {
@@ -59,6 +61,23 @@ static void add_url(
 		buf_add_string(out, "/");
 }
 
+/* curl gives a header of this name to no other host, scheme or port that a redirect leads to. */
+static int authorize(struct request *request, struct call *call)
+{
+	struct http *http = http_of(request->origin);
+	struct credentials credentials;
+	int r;
+
+	if (!http->chain)
+		return 0;
+	r = chain_get(http->chain, request->origin->engine, &credentials, &request->credentials,
+		&call->why);
+	if (!r)
+		call_header(call, "Authorization", credentials.token);
+	credentials_wipe(&credentials);
+	return r;
+}
+
 static int prepare(struct request *request, struct call *call)
 {
 	struct http *http = http_of(request->origin);
@@ -80,7 +99,7 @@ static int prepare(struct request *request, struct call *call)
 		add_url(http, list_of(request)->list->path, true, true, &call->url);
 		break;
 	}
-	return 0;
+	return authorize(request, call);
 }
 
 /* Was the request sent on to its own URL with a slash at the end, as servers do for directories? */
@@ -138,8 +157,24 @@ static void accept_head(struct request *request, struct verdict *verdict)
 		verdict_done(verdict);
 }
 
+/* A token that was replaced in its file is tried once. */
+static bool other_token(struct request *request)
+{
+	struct http *http = http_of(request->origin);
+
+	if (request->answer.status != 401 || !http->chain ||
+		request->fixes_done & 1u << FIX_CREDENTIALS)
+		return false;
+	request->fixes_done |= 1u << FIX_CREDENTIALS;
+	return chain_reject(http->chain, request->credentials);
+}
+
 static void judge(struct request *request, struct verdict *verdict)
 {
+	if (other_token(request)) {
+		verdict->step = STEP_AGAIN;
+		return;
+	}
 	/* A directory that may not be listed is one all the same. */
 	if (request->kind == REQUEST_HEAD && verdict->step == STEP_FAIL &&
 		became_directory(request))
@@ -259,6 +294,7 @@ static void destroy(struct origin *origin)
 {
 	struct http *http = http_of(origin);
 
+	chain_free(http->chain);
 	free(http->url);
 	free(http->path);
 	free(http);
@@ -277,11 +313,25 @@ static const struct origin_ops http_ops = {
 	.lists_some = true,
 };
 
-int http_open(const struct source *source, struct origin **ret, struct why *why)
+static int set_credentials(struct http *http, const struct origin_config *config, struct why *why)
+{
+	int r;
+
+	if (!config->credentials)
+		return 0;
+	r = chain_new_header(config->credentials, &http->chain, why);
+	if (r)
+		return r;
+	http->base.identity = chain_identity(http->chain);
+	return http->base.identity ? 0 : -ENOMEM;
+}
+
+int http_open(const struct source *source, const struct origin_config *config, struct origin **ret,
+	struct why *why)
 {
 	struct http *http = calloc(1, sizeof *http);
+	int r;
 
-	(void)why;
 	if (!http)
 		return -ENOMEM;
 	origin_setup(&http->base, &http_ops);
@@ -289,9 +339,10 @@ int http_open(const struct source *source, struct origin **ret, struct why *why)
 	http->path = strdup(source->path);
 	if (asprintf(&http->url, "http%s://%s", source->tls ? "s" : "", source->host) < 0)
 		http->url = NULL;
-	if (!http->path || !http->url) {
+	r = http->path && http->url ? set_credentials(http, config, why) : -ENOMEM;
+	if (r) {
 		origin_unref(&http->base);
-		return -ENOMEM;
+		return r;
 	}
 	*ret = &http->base;
 	return 0;

@@ -157,11 +157,12 @@ static void sign(const struct request *request, const struct message *message,
 }
 
 static int sign_with_chain(
-	const struct request *request, const struct message *message, struct call *call)
+	struct request *request, const struct message *message, struct call *call)
 {
 	struct s3 *s3 = s3_of(request->origin);
 	struct credentials credentials;
-	int r = chain_get(s3->chain, atomic_exchange(&s3->reread, false), &credentials);
+	int r = chain_get(s3->chain, request->origin->engine, &credentials, &request->credentials,
+		&call->why);
 
 	if (!r)
 		sign(request, message, &credentials, call);
@@ -269,8 +270,7 @@ static bool apply_fix(struct request *request, enum fix fix, const char *region)
 	case FIX_CLOCK:
 		return fix_clock(request);
 	case FIX_CREDENTIALS:
-		atomic_store(&s3->reread, true);
-		return s3->chain != NULL;
+		return s3->chain && chain_reject(s3->chain, request->credentials);
 	case FIX_LIST_V1:
 		return fix_list_v1(request);
 	case FIX_NONE:

@@ -158,7 +158,7 @@ static int set_credentials(struct s3 *s3, const struct origin_config *config, st
 	if (config->anonymous)
 		s3->base.identity = strdup("anonymous");
 	else
-		r = chain_new(config, &s3->chain, why);
+		r = chain_new(config, s3->region, &s3->chain, why);
 	if (!r && s3->chain)
 		s3->base.identity = chain_identity(s3->chain);
 	return r ? r : s3->base.identity ? 0 : -ENOMEM;

@@ -7,7 +7,7 @@
 #include "base/lock.h"
 
 #include "impl.h"
-#include "s3/credentials.h"
+#include "credentials/credentials.h"
 #include "s3/list_xml.h"
 
 #define S3_REGION_MAX 64
@@ -20,7 +20,6 @@ struct s3 {
 	struct chain *chain;           /* NULL: anonymous */
 	_Atomic int64_t clock_ahead_s; /* how far the server's clock is before ours */
 	_Atomic bool list_v1;          /* the server knows no ListObjectsV2 */
-	_Atomic bool reread;           /* credentials are to be read anew */
 	struct lock lock;
 	char region[S3_REGION_MAX]; /* lock */
 };

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -29,13 +30,25 @@ struct script {
 	size_t n_heads;            /* lock */
 };
 
-static char *read_head(int fd)
+/* Where the request ends by what is known of it. */
+static size_t end_of_request(const char *text)
+{
+	const char *blank = strstr(text, "\r\n\r\n"), *length;
+
+	if (!blank)
+		return SIZE_MAX;
+	length = strcasestr(text, "\r\nContent-Length: ");
+	return (size_t)(blank + 4 - text) +
+	       (length && length < blank ? strtoul(length + 18, NULL, 10) : 0);
+}
+
+static char *read_request(int fd)
 {
 	char *head = calloc(1, HEAD_MAX);
 	size_t used = 0;
 
 	check(head);
-	while (used + 1 < HEAD_MAX && !strstr(head, "\r\n\r\n")) {
+	while (used + 1 < HEAD_MAX && used < end_of_request(head)) {
 		ssize_t n = recv(fd, head + used, HEAD_MAX - 1 - used, 0);
 
 		if (n <= 0)
@@ -94,7 +107,7 @@ static void answer(int fd, const struct script_step *step)
 
 static void serve(struct script *script, int fd)
 {
-	char *head = read_head(fd), rest[256];
+	char *head = read_request(fd), rest[256];
 	const struct script_step *step;
 
 	if (!*head) {

@@ -75,8 +75,8 @@ struct origin_config {
 				   discovered */
 	const char *addressing; /* "auto", "path", "virtual" */
 	const char *aws_profile;
-	const char *credentials; /* file in the format of ~/.aws/credentials; read again when it
-				    changes */
+	const char *credentials; /* file in the format of ~/.aws/credentials, for http(s):// one
+				    with the Authorization header; read again when it changes */
 	const char *ca;          /* PEM file */
 	bool anonymous;
 	uint64_t timeout_ms;      /* total budget of one request with all its tries; 0: 5 minutes */
@@ -204,7 +204,7 @@ struct origin_stats {
 	uint64_t retries;
 	unsigned in_flight;
 	bool reachable;       /* false from a failed try until one is answered */
-	char last_error[256]; /* "" when there never was one; no credentials */
+	char last_error[512]; /* "" when there never was one; no credentials */
 	int64_t last_error_wall_ns;
 };
 void origin_stats(struct origin *origin, struct origin_stats *ret);

@@ -1,4 +1,4 @@
-#include "s3/profile.h"
+#include "credentials/ini.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /*
- * profile: the ini files ~/.aws/config and ~/.aws/credentials.
+ * ini: the ini files ~/.aws/config and ~/.aws/credentials.
  *
  * Lines that begin with white space continue a nested setting and are passed over. Any thread.
  */
-#ifndef S3_PROFILE_H
-#define S3_PROFILE_H
+#ifndef CREDENTIALS_INI_H
+#define CREDENTIALS_INI_H
 
 #include <stdbool.h>
 #include <stdint.h>

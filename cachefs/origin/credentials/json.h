@@ -1,0 +1,27 @@
+/* json: the JSON documents that credentials come in. Untrusted: sizes are the caller's to limit. */
+#ifndef CREDENTIALS_JSON_H
+#define CREDENTIALS_JSON_H
+
+#include "base/buf.h"
+#include "credentials/credentials.h"
+
+/* The names of the fields differ. */
+struct json_names {
+	const char *object; /* the fields are in this member; NULL: at the top */
+	const char *key_id, *secret, *token, *expires;
+	bool needs_expiry;
+	bool expires_ms; /* a number of milliseconds, not a date */
+};
+extern const struct json_names json_names_of_process, json_names_of_endpoint, json_names_of_sso;
+
+/* 0 or -EIO with why, which has nothing of the text. */
+int json_credentials(
+	const char *text, const struct json_names *names, struct credentials *ret, struct why *why);
+/* Version of a process's answer; 0 when there is none. */
+int json_version(const char *text);
+/* One string of the object at the top, malloc'ed; NULL when there is none. */
+char *json_string_of(const char *text, const char *name);
+/* "2013-05-24T00:00:00Z", also with a fraction, "UTC" or "+01:00"; 0 when it is no date. */
+int64_t parse_expiry(const char *text);
+
+#endif
