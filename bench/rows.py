@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Optional
 
+from killed import killed
 from measure import Contender, Refused, compare, drop_caches, load_cache, measure_in_turn
 from sides import wait_until
 
@@ -221,6 +222,7 @@ BENCHMARKS = [
     Benchmark("5", "cold", "cold read against bare libcurl", cold_read, False),
     Benchmark("6", "first", "the first 4 KiB of a cold object", cold_first, False),
     Benchmark("11", "openers", f"{OPENERS} processes open one cold object at once", many_openers, False),
+    Benchmark("14", "killed", "longest pause of a reader while the daemon is killed again and again", killed, False),
 ]
 
 

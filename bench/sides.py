@@ -154,7 +154,8 @@ class Cachefs(Side):
     name = "cachefs"
     has_origin = True
 
-    def __init__(self, stack, directory, origin, binary):
+    def __init__(self, stack, directory, origin, binary, how="serve"):
+        """how: "serve", or "hold" for a daemon that may die."""
         self.binary, self.origin = binary, origin
         self.store, self.mountpoint = os.path.join(directory, "store"), os.path.join(directory, "mnt")
         os.makedirs(self.mountpoint)
@@ -163,7 +164,7 @@ class Cachefs(Side):
         self.log = os.path.join(directory, "log")
         capacity = 4 * os.path.getsize(origin.object) + (1 << 30)
         with open(self.log, "wb") as log:
-            self.daemon = subprocess.Popen([binary, "serve", "--size", str(capacity)],
+            self.daemon = subprocess.Popen([binary, how, "--size", str(capacity)],
                                            env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         stack.callback(end_process, self.daemon)
         wait_until("the start of the daemon", self.answers)
@@ -175,7 +176,7 @@ class Cachefs(Side):
     def answers(self):
         if self.daemon.poll() is not None:
             with open(self.log, encoding="utf-8", errors="replace") as log:
-                raise Refused(f"cachefs serve ended: {log.read()[-2000:]}")
+                raise Refused(f"cachefs ended: {log.read()[-2000:]}")
         return self.run("status", "--json").returncode == 0
 
     def run(self, *arguments):
