@@ -36,7 +36,9 @@ void trouble_note(struct cache *cache, const char *event, const char *object, in
 	bool silent = false;
 
 	atomic_fetch_add(&cache->counters.store_errors, 1);
-	if (!is_shortage(error))
+	if (is_shortage(error))
+		silent = atomic_exchange(&trouble->short_until_ns, now + TROUBLE_NS) > now;
+	else
 		silent = atomic_exchange(&trouble->unwritable_until_ns, now + TROUBLE_NS) > now;
 	if (is_of_medium(error))
 		silent &= atomic_exchange(&trouble->unreadable_until_ns, now + TROUBLE_NS) > now;

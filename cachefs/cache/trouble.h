@@ -15,6 +15,7 @@ struct cache;
 
 struct trouble {
 	_Atomic uint64_t unwritable_until_ns, unreadable_until_ns;
+	_Atomic uint64_t short_until_ns; /* the log was told of a shortage */
 };
 
 /* Counts the error; one line of log for all of a while. object: "" for none. */

@@ -2,6 +2,7 @@
 #ifndef STORE_INTERNAL_H
 #define STORE_INTERNAL_H
 
+#include <stdint.h>
 #include <stdbool.h>
 
 #include "base/why.h"
@@ -9,7 +10,7 @@
 #define STORE_RAW_DIR   "raw"
 #define STORE_INDEX_DIR "index"
 
-/* Immutable after store_open, so any thread may read it. */
+/* Immutable after store_open but for the count, so any thread may read it. */
 struct store {
 	char *dir;       /* absolute */
 	char *index_dir; /* dir/index */
@@ -17,6 +18,7 @@ struct store {
 	int raw_fd;  /* dir/raw */
 	int lock_fd; /* holds the lock; closing it gives the store up */
 	bool direct_io;
+	_Atomic uint64_t n_raw; /* struct raw that live */
 };
 
 /*

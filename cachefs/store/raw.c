@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -99,6 +100,16 @@ static int open_both(struct raw *raw, uint64_t size_bytes, bool make)
 	return raw->direct_fd < 0 ? -errno : 0;
 }
 
+/* Raw files take what origins, sockets and clients need too; who gets none here is read uncached,
+ * where a failed connection would be an error. */
+static bool descriptors_run_short(const struct store *store)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+	       atomic_load(&store->n_raw) * 2 >= limit.rlim_cur / 4 * 3;
+}
+
 int raw_open(
 	struct store *store, struct id128 object, uint64_t size_bytes, bool make, struct raw **ret)
 {
@@ -107,6 +118,8 @@ int raw_open(
 
 	if (size_bytes > INT64_MAX)
 		return -EFBIG;
+	if (descriptors_run_short(store))
+		return -EMFILE;
 	raw = calloc(1, sizeof *raw);
 	if (!raw)
 		return -ENOMEM;
@@ -115,6 +128,7 @@ int raw_open(
 	raw->store = store;
 	raw->object = object;
 	raw->buffered_fd = raw->direct_fd = -1;
+	atomic_fetch_add(&store->n_raw, 1);
 	r = open_both(raw, size_bytes, make);
 	if (r < 0) {
 		raw_unref(raw);
@@ -142,6 +156,7 @@ void raw_unref(struct raw *raw)
 		return;
 	closep(&raw->direct_fd);
 	closep(&raw->buffered_fd);
+	atomic_fetch_sub(&raw->store->n_raw, 1);
 	free(raw);
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -307,11 +308,44 @@ static void every_raw_file_is_visited(void **state)
 	assert_int_equal(raw_each(fixture->store, count_one, &count), 77);
 }
 
+static void descriptors_are_left_to_others(void **state)
+{
+	struct fixture *fixture = *state;
+	struct rlimit limit, few;
+	struct raw *raws[64];
+	size_t n = 0;
+	int others[8], r = 0;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	few = limit;
+	few.rlim_cur = 64;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	while (n < 64 && !r) {
+		struct id128 id = {object.hi, n};
+
+		r = raw_open(fixture->store, id, MIB, true, &raws[n]);
+		n += !r;
+	}
+	assert_int_equal(r, -EMFILE);
+	for (size_t i = 0; i < 8; i++) {
+		others[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		assert_true(others[i] >= 0);
+	}
+	for (size_t i = 0; i < 8; i++)
+		close(others[i]);
+	raw_unref(raws[--n]);
+	assert_int_equal(raw_open(fixture->store, object, MIB, true, &raws[n]), 0);
+	for (n++; n > 0; n--)
+		raw_unref(raws[n - 1]);
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 #define store_test(function) cmocka_unit_test_setup_teardown(function, make, unmake)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		store_test(descriptors_are_left_to_others),
 		store_test(a_raw_file_is_made_sparse_and_found_again),
 		store_test(another_length_is_not_taken),
 		store_test(a_link_in_the_place_of_a_file_is_not_followed),
