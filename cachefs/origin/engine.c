@@ -130,6 +130,12 @@ void engine_signal(struct request *request, unsigned signal)
 	loop_signal(&request->origin->engine->loops[request->loop], request, signal);
 }
 
+void engine_places_changed(struct origin_engine *engine)
+{
+	for (unsigned i = 0; i < engine->n_loops; i++)
+		loop_places_changed(&engine->loops[i]);
+}
+
 void engine_look_for_shut(struct origin_engine *engine)
 {
 	for (unsigned i = 0; i < engine->n_loops; i++)

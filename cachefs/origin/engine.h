@@ -13,16 +13,18 @@
 
 #define ENGINE_LOOPS 2
 
-/* One origin's requests on one loop. The loop thread's, but for `load`. */
+/* One origin's requests on one loop. The loop thread's, but for what is atomic. */
 enum rank { RANK_METADATA, RANK_DEMAND, RANK_READAHEAD, RANK_PREFETCH, RANKS };
 struct lane {
 	struct list queued[RANKS];
 	struct list running;
-	unsigned n_running;
+	unsigned n_running, n_gets; /* n_gets: of n_running */
+	unsigned n_stalled;         /* of n_gets, without a byte for long */
 	/* By rank: how many may run when one more is started. Some places are kept for metadata, which
 	 * must not wait for data, and some for demand, which must not wait for what runs ahead. */
 	unsigned limits[RANKS];
 	_Atomic unsigned load; /* requests from submit to release */
+	_Atomic bool held;     /* GETs are queued */
 };
 void lane_init(struct lane *lane, unsigned limit);
 
@@ -31,6 +33,8 @@ void engine_submit(struct request *request);
 /* Both to one loop, so that they finish on one thread. */
 void engine_submit_pair(struct request *request, struct request *other);
 void engine_signal(struct request *request, unsigned signal);
+/* Some origin may run more GETs than before, or must not. Any thread. */
+void engine_places_changed(struct origin_engine *engine);
 /* Cancels the requests of origins that are shut. */
 void engine_look_for_shut(struct origin_engine *engine);
 /* Runs job on a worker; demand has workers of its own. */

@@ -40,8 +40,54 @@ void get_start(struct origin_get *get)
 	own->base.finish = finish;
 	own->base.release = release;
 	own->get = get;
+	own->lead = own;
 	get->private.state = &own->base;
 	engine_submit(&own->base);
+}
+
+static void finish_hedge(struct request *request, int error)
+{
+	struct get_request *own = get_request_of(request);
+	uint64_t twice = own->twice < own->charged ? own->twice : own->charged;
+
+	(void)error;
+	origin_count_twice(request->origin, twice);
+	flow_hedge_back(&request->origin->flow, own->charged - twice);
+}
+
+struct request *get_hedge(struct request *request)
+{
+	struct get_request *lead = get_request_of(request);
+	struct get_request *own = calloc(1, sizeof *own);
+
+	if (!own)
+		return NULL;
+	request_init(&own->base, REQUEST_GET, request->origin, ORIGIN_DEMAND);
+	own->base.accept = get_accept;
+	own->base.finish = finish_hedge;
+	own->base.release = release;
+	own->base.loop = request->loop;
+	own->base.timed = true;
+	own->base.deadline_ns = request->deadline_ns;
+	own->base.hedges = own->base.was_hedged = true;
+	own->get = lead->get;
+	own->lead = lead;
+	own->charged = get_missing(request);
+	return &own->base;
+}
+
+uint64_t get_missing(const struct request *request)
+{
+	const struct get_request *own = get_request_of(request);
+
+	return own->get->length - own->lead->received;
+}
+
+bool get_can_be_hedged(const struct request *request)
+{
+	const struct get_request *own = get_request_of(request);
+
+	return own->begun && !own->whole && !request->rejected && own->get->version.strong;
 }
 
 void get_range(const struct request *request, char *value, size_t size)
@@ -49,7 +95,7 @@ void get_range(const struct request *request, char *value, size_t size)
 	const struct get_request *own = get_request_of(request);
 	uint64_t end = own->get->offset + own->get->length;
 
-	snprintf(value, size, "bytes=%" PRIu64 "-%" PRIu64, own->get->offset + own->received,
+	snprintf(value, size, "bytes=%" PRIu64 "-%" PRIu64, own->get->offset + own->lead->received,
 		end - 1);
 }
 
@@ -60,13 +106,14 @@ void get_reset(struct request *request)
 	own->begun = own->whole = false;
 	own->discard = 0;
 	own->repeat = 0;
+	own->first = own->at = own->lead->received;
 }
 
 bool get_complete(const struct request *request)
 {
 	const struct get_request *own = get_request_of(request);
 
-	return own->received == own->get->length;
+	return own->lead->received == own->get->length;
 }
 
 static bool reject(struct request *request)
@@ -80,7 +127,7 @@ static bool begin_partial(struct get_request *own, uint64_t *ret_total)
 {
 	struct request *request = &own->base;
 	const struct answer *answer = &request->answer;
-	uint64_t first = own->get->offset + own->received;
+	uint64_t first = own->get->offset + own->first;
 	uint64_t last = own->get->offset + own->get->length - 1;
 
 	if (answer->has_range && answer->has_total && answer->range_total <= last) {
@@ -107,7 +154,7 @@ static bool begin_whole(struct get_request *own, uint64_t *ret_total)
 {
 	struct request *request = &own->base;
 	const struct answer *answer = &request->answer;
-	uint64_t first = own->get->offset + own->received;
+	uint64_t first = own->get->offset + own->first;
 	uint64_t end = own->get->offset + own->get->length;
 	bool skips = request->origin->ops->ranges_optional;
 
@@ -174,33 +221,78 @@ static size_t pause_body(struct get_request *own, size_t taken)
 	return CURL_WRITEFUNC_PAUSE;
 }
 
+/* Counts bytes that came from the socket. */
+static void count(struct request *request, size_t n)
+{
+	struct origin *origin = request->origin;
+	bool held = false;
+
+	atomic_fetch_add(&origin->bytes, n);
+	for (unsigned i = 0; i < ENGINE_LOOPS; i++)
+		held |= atomic_load(&origin->lanes[i].held);
+	if (flow_bytes(&origin->flow, &request->progress, clock_now_ns(), n, held))
+		engine_places_changed(origin->engine);
+}
+
+/* Steps over those of n bytes that the other of two requests for them gave already. Returns how
+ * many. */
+static size_t step_over(struct get_request *own, size_t n)
+{
+	uint64_t given = own->lead->received - own->at;
+	size_t over = given < n ? (size_t)given : n;
+	struct request *hedge = own->base.hedges ? &own->base : own->base.twin;
+
+	own->at += over;
+	if (hedge)
+		get_request_of(hedge)->twice += over;
+	return over;
+}
+
+/* Returns how many of n bytes the caller took. */
+static size_t give_away(struct get_request *own, const uint8_t *bytes, size_t n)
+{
+	struct get_request *lead = own->lead;
+	size_t took = 0;
+
+	if (n && !lead->base.blocked)
+		took = own->get->data(own->get, bytes, n);
+	check(took <= n);
+	own->at += took;
+	lead->received += took;
+	if (took < n)
+		lead->base.blocked = true;
+	return took;
+}
+
 size_t get_body(struct request *request, const uint8_t *bytes, size_t n)
 {
 	struct get_request *own = get_request_of(request);
-	uint64_t missing = own->get->length - own->received;
 	size_t at = own->repeat < n ? own->repeat : n, fresh = n - at, give, took;
-	uint64_t pace_ns;
+	uint64_t rest, pace_ns;
 
 	if (!begin(own))
 		return 0;
 	own->repeat -= at;
-	atomic_fetch_add(&request->origin->bytes, fresh);
+	count(request, fresh);
 	give = own->discard < n - at ? (size_t)own->discard : n - at;
 	own->discard -= give;
 	at += give;
+	rest = own->get->length - own->at;
 	give = n - at;
-	if (give > missing && own->whole) {
-		give = (size_t)missing;
-	} else if (give > missing) {
+	if (give > rest && own->whole) {
+		give = (size_t)rest;
+	} else if (give > rest) {
 		verdict_bad_answer(&request->verdict, "the body is longer than its range");
 		reject(request);
 		return 0;
 	}
-	took = give ? own->get->data(own->get, bytes + at, give) : 0;
-	check(took <= give);
-	own->received += took;
+	took = step_over(own, give);
+	at += took;
+	give -= took;
+	took = give_away(own, bytes + at, give);
+	at += took;
 	if (took < give)
-		return pause_body(own, at + took);
+		return pause_body(own, at);
 	pace_ns = origin_pace(request->origin, fresh);
 	if (pace_ns && !get_complete(request)) {
 		request->throttled = true;
@@ -208,7 +300,7 @@ size_t get_body(struct request *request, const uint8_t *bytes, size_t n)
 		return pause_body(own, n);
 	}
 	/* Ends the transfer of a whole object whose rest nobody wants. */
-	return own->received == own->get->length && give < n - at ? 0 : n;
+	return own->at == own->get->length && at < n ? 0 : n;
 }
 
 void get_accept(struct request *request, struct verdict *verdict)

@@ -40,6 +40,7 @@ struct origin {
 	bool loopback; /* never by a proxy */
 	uint64_t timeout_ms, bandwidth_bytes;
 	struct lane lanes[ENGINE_LOOPS];
+	struct flow flow;
 	_Atomic uint64_t bytes;
 	_Atomic bool shut; /* origin_shutdown was called */
 	struct lock lock;
@@ -61,6 +62,10 @@ int dir_open(const struct source *source, struct origin **ret, struct why *why);
 void origin_count(struct origin *origin, enum request_kind kind, const struct verdict *verdict);
 /* Counts bytes against the bandwidth. How long to wait before more are taken, 0: not at all. */
 uint64_t origin_pace(struct origin *origin, size_t n);
+/* Counts a GET that was moved to a fresh connection, one that was hedged, and bytes that came twice. */
+void origin_count_move(struct origin *origin);
+void origin_count_hedge(struct origin *origin);
+void origin_count_twice(struct origin *origin, uint64_t bytes);
 void origin_count_running(struct origin *origin, int change);
 
 #endif

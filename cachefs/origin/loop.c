@@ -11,220 +11,17 @@
 #include "base/work.h"
 
 #include "impl.h"
+#include "stragglers.h"
+#include "try.h"
 
 #define NEVER        UINT64_MAX
 #define LOOP_TICK_MS 1000
-/* How soon a request asks again for credentials, should it not be woken. */
-#define CREDENTIALS_TICK_NS (200 * NS_PER_MS)
-
-static struct lane *lane_of(const struct request *request)
-{
-	return &request->origin->lanes[request->loop];
-}
-
-static enum rank rank_of(const struct request *request)
-{
-	if (request->kind != REQUEST_GET)
-		return RANK_METADATA;
-	return RANK_DEMAND + (enum rank)request->priority;
-}
-
-static void wake_at(struct loop *loop, uint64_t when_ns)
-{
-	if (when_ns < loop->next_due_ns)
-		loop->next_due_ns = when_ns;
-}
-
-/* --- the end of a request and of a try --- */
-
-static void forget_signal(struct loop *loop, struct request *request)
-{
-	lock_take(&loop->lock);
-	list_remove(&request->signal);
-	lock_drop(&loop->lock);
-}
-
-/* The request is in no queue and has no handle. */
-static void finish(struct loop *loop, struct request *request, int error)
-{
-	struct origin *origin = request->origin;
-
-	check(!request->easy);
-	list_remove(&request->all);
-	loop->n_limited -= origin->bandwidth_bytes > 0;
-	request->finish(request, error);
-	/* Only now: a signal may come until the caller's done. */
-	forget_signal(loop, request);
-	curl_slist_free_all(request->headers);
-	buf_free(&request->body);
-	atomic_fetch_sub(&lane_of(request)->load, 1);
-	request->release(request);
-	origin_unref(origin);
-}
-
-static CURL *take_handle(struct loop *loop)
-{
-	return loop->n_spare ? loop->spare[--loop->n_spare] : curl_easy_init();
-}
-
-static void give_handle(struct loop *loop, CURL *easy)
-{
-	if (loop->n_spare == SPARE_HANDLES) {
-		curl_easy_cleanup(easy);
-		return;
-	}
-	curl_easy_reset(easy);
-	loop->spare[loop->n_spare++] = easy;
-}
-
-/* Takes a running try off the multi handle and gives its place in the lane back. */
-static void stop_try(struct loop *loop, struct request *request)
-{
-	struct lane *lane = lane_of(request);
-
-	check(request->state == REQUEST_RUNNING);
-	curl_multi_remove_handle(loop->multi, request->easy);
-	give_handle(loop, request->easy);
-	request->easy = NULL;
-	request->paused = request->throttled = false;
-	list_remove(&request->link);
-	lane->n_running--;
-	origin_count_running(request->origin, -1);
-}
-
-static void queue(struct request *request, bool first)
-{
-	struct list *queued = &lane_of(request)->queued[rank_of(request)];
-
-	request->state = REQUEST_QUEUED;
-	list_append(first ? queued->next : queued, &request->link);
-}
-
-/* The verdict says "again"; decides when, or that it is too late. */
-static void try_later(struct loop *loop, struct request *request, const struct verdict *verdict)
-{
-	uint64_t now = clock_now_ns(), pause_ms;
-
-	if (verdict->step == STEP_AGAIN) {
-		queue(request, true);
-		return;
-	}
-	pause_ms = request_pause_ms(request->tries, request->answer.retry_after_s);
-	if (now + pause_ms * NS_PER_MS >= request->deadline_ns) {
-		finish(loop, request, verdict->error);
-		return;
-	}
-	request->state = REQUEST_WAITING;
-	request->due_ns = now + pause_ms * NS_PER_MS;
-	wake_at(loop, request->due_ns);
-	log_debug("origin_retry", "source=%s try=%u pause_ms=%llu error=%s",
-		request->origin->source, request->tries, (unsigned long long)pause_ms,
-		verdict->text);
-}
-
-static void end_try(struct loop *loop, struct request *request, CURLcode code)
-{
-	struct verdict verdict;
-
-	if (request->cancelled) {
-		stop_try(loop, request);
-		finish(loop, request, -ECANCELED);
-		return;
-	}
-	request_judge(request, code, &verdict);
-	stop_try(loop, request);
-	origin_count(request->origin, request->kind, &verdict);
-	snprintf(request->last_text, sizeof request->last_text, "%s", verdict.text);
-	if (verdict.step == STEP_DONE || verdict.step == STEP_FAIL)
-		finish(loop, request, verdict.error);
-	else
-		try_later(loop, request, &verdict);
-}
-
-/* --- starting tries --- */
-
-/* Its credentials are being fetched. The budget goes on. */
-static void wait_for_credentials(
-	struct loop *loop, struct request *request, const struct verdict *verdict)
-{
-	give_handle(loop, request->easy);
-	request->easy = NULL;
-	snprintf(request->last_text, sizeof request->last_text, "%s", verdict->text);
-	request->state = REQUEST_WAITING;
-	request->without_credentials = true;
-	request->due_ns = clock_now_ns() + CREDENTIALS_TICK_NS;
-	wake_at(loop, request->due_ns);
-}
-
-/* 0 or -errno; after an error the request is in no list but may have a handle. */
-static int start_try(struct loop *loop, struct request *request)
-{
-	struct lane *lane = lane_of(request);
-	struct verdict verdict;
-	int r;
-
-	if (!request->timed) {
-		request->timed = true;
-		request->deadline_ns = clock_now_ns() + request->origin->timeout_ms * NS_PER_MS;
-		wake_at(loop, request->deadline_ns);
-	}
-	request->easy = take_handle(loop);
-	if (!request->easy)
-		return -ENOMEM;
-	r = request_prepare(request, &verdict);
-	if (r == -EAGAIN) {
-		wait_for_credentials(loop, request, &verdict);
-		return 0;
-	}
-	request->without_credentials = false;
-	if (r) {
-		origin_count(request->origin, request->kind, &verdict);
-		return r;
-	}
-	if (curl_multi_add_handle(loop->multi, request->easy) != CURLM_OK)
-		return -ENOMEM;
-	request->state = REQUEST_RUNNING;
-	request->tries++;
-	list_append(&lane->running, &request->link);
-	lane->n_running++;
-	origin_count_running(request->origin, 1);
-	return 0;
-}
-
-static struct request *next_request(struct lane *lane)
-{
-	for (int rank = 0; rank < RANKS && lane->n_running < lane->limits[rank]; rank++) {
-		struct list *link = list_pop(&lane->queued[rank]);
-
-		if (link)
-			return container_of(link, struct request, link);
-	}
-	return NULL;
-}
-
-/* Fills the free places of a lane. */
-static void run_lane(struct loop *loop, struct origin *origin)
-{
-	struct lane *lane = &origin->lanes[loop->number];
-	struct request *request;
-
-	while ((request = next_request(lane))) {
-		int r = start_try(loop, request);
-
-		if (!r)
-			continue;
-		if (request->easy)
-			give_handle(loop, request->easy);
-		request->easy = NULL;
-		finish(loop, request, r);
-	}
-}
 
 /* Runs the lane while something keeps its origin alive, which the request may have been the last to
  * do. */
 static void run_lane_after(struct loop *loop, struct origin *origin)
 {
-	run_lane(loop, origin);
+	lane_run(loop, origin);
 	origin_unref(origin);
 }
 
@@ -233,23 +30,48 @@ static void run_lane_after(struct loop *loop, struct origin *origin)
 static void cancel(struct loop *loop, struct request *request)
 {
 	request->cancelled = true;
-	if (request->state == REQUEST_RUNNING) {
-		end_try(loop, request, CURLE_ABORTED_BY_CALLBACK);
+	try_drop(loop, request, -ECANCELED);
+}
+
+/* The request's bytes are wanted sooner; one that runs is as soon as it can be. */
+static void promote(struct loop *loop, struct request *request, enum origin_priority priority)
+{
+	bool queued = request->state == REQUEST_QUEUED;
+
+	if (priority >= request->priority)
 		return;
+	if (queued)
+		list_remove(&request->link);
+	request->priority = priority;
+	if (queued)
+		try_queue(request, true);
+	if (priority == ORIGIN_DEMAND && !request->timed) {
+		request->timed = true;
+		request->deadline_ns = clock_now_ns() + request->origin->timeout_ms * NS_PER_MS;
+		loop_wake_at(loop, request->deadline_ns);
 	}
-	list_remove(&request->link);
-	finish(loop, request, -ECANCELED);
+}
+
+static void add(struct loop *loop, struct request *request)
+{
+	list_append(&loop->requests, &request->all);
+	loop->n_limited += request->origin->bandwidth_bytes > 0;
+	if (request->timed)
+		loop_wake_at(loop, request->deadline_ns);
+}
+
+void loop_adopt(struct loop *loop, struct request *request)
+{
+	atomic_fetch_add(&request->origin->lanes[loop->number].load, 1);
+	add(loop, request);
 }
 
 static void accept_request(struct loop *loop, struct request *request)
 {
 	struct origin *origin = origin_ref(request->origin);
 
-	list_append(&loop->requests, &request->all);
-	loop->n_limited += origin->bandwidth_bytes > 0;
-	if (request->timed)
-		wake_at(loop, request->deadline_ns);
-	queue(request, false);
+	add(loop, request);
+	try_queue(request, false);
 	if (atomic_load(&origin->shut))
 		cancel(loop, request);
 	run_lane_after(loop, origin);
@@ -257,27 +79,46 @@ static void accept_request(struct loop *loop, struct request *request)
 
 static void resume(struct loop *loop, struct request *request)
 {
+	uint64_t now = clock_now_ns(), pause_ns;
 	CURLcode code;
 
 	if (!request->paused)
 		return;
 	request->paused = request->throttled = false;
-	request->deadline_ns += clock_now_ns() - request->paused_since_ns;
-	wake_at(loop, request->deadline_ns);
+	pause_ns = now - request->paused_since_ns;
+	request->deadline_ns += pause_ns;
+	request->progress.idle_ns += pause_ns;
+	request->progress.resumed_ns = now;
+	loop_wake_at(loop, request->deadline_ns);
 	/* May call data, which may pause again. */
 	code = curl_easy_pause(request->easy, CURLPAUSE_CONT);
 	if (code != CURLE_OK)
-		end_try(loop, request, code);
+		try_end(loop, request, code);
+}
+
+/* Its twin, which may be waiting for the same, is told by a signal of its own: the request may be
+ * gone at the end of this. */
+static void go_on(struct loop *loop, struct request *request)
+{
+	request->blocked = false;
+	if (request->twin)
+		loop_signal(loop, request->twin, SIGNAL_RESUME);
+	if (request->state == REQUEST_RUNNING && !request->throttled)
+		resume(loop, request);
 }
 
 static void take_signal(struct loop *loop, struct request *request, unsigned signals)
 {
 	struct origin *origin = origin_ref(request->origin);
 
+	if (signals & SIGNAL_DEMAND)
+		promote(loop, request, ORIGIN_DEMAND);
+	if (signals & SIGNAL_READAHEAD)
+		promote(loop, request, ORIGIN_READAHEAD);
 	if (signals & SIGNAL_CANCEL)
 		cancel(loop, request);
-	else if (request->state == REQUEST_RUNNING && !request->throttled)
-		resume(loop, request);
+	else if (signals & SIGNAL_RESUME)
+		go_on(loop, request);
 	run_lane_after(loop, origin);
 }
 
@@ -328,7 +169,7 @@ static void wake_waiting(struct loop *loop)
 		if (request->state == REQUEST_WAITING && request->without_credentials)
 			request->due_ns = 0;
 	}
-	wake_at(loop, 0);
+	loop_wake_at(loop, 0);
 }
 
 static bool take_incoming(struct loop *loop)
@@ -368,12 +209,8 @@ static void time_is_up(struct loop *loop, struct request *request)
 	verdict_fail(&verdict, -EIO, ORIGIN_NETWORK_ERROR, "no answer within %llu ms%s%s",
 		(unsigned long long)request->origin->timeout_ms, *request->last_text ? ": " : "",
 		request->last_text);
-	if (request->state == REQUEST_RUNNING)
-		stop_try(loop, request);
-	else
-		list_remove(&request->link);
 	origin_count(request->origin, request->kind, &verdict);
-	finish(loop, request, verdict.error);
+	try_drop(loop, request, verdict.error);
 }
 
 /* Does what is due for one request; false when its time has not come. */
@@ -388,13 +225,13 @@ static bool check_time(struct loop *loop, struct request *request, uint64_t now)
 		return true;
 	}
 	if (request->state == REQUEST_WAITING && now >= request->due_ns) {
-		queue(request, true);
+		try_queue(request, true);
 		return true;
 	}
 	if (request->state == REQUEST_WAITING || request->throttled)
-		wake_at(loop, request->due_ns);
+		loop_wake_at(loop, request->due_ns);
 	if (request->timed && !request->paused)
-		wake_at(loop, request->deadline_ns);
+		loop_wake_at(loop, request->deadline_ns);
 	return false;
 }
 
@@ -415,7 +252,7 @@ static void check_times(struct loop *loop)
 		list_remove(&request->all);
 		list_append(&later, &request->all);
 		if (check_time(loop, request, now))
-			run_lane(loop, origin);
+			lane_run(loop, origin);
 		origin_unref(origin);
 	}
 	list_splice(&loop->requests, &later);
@@ -432,8 +269,30 @@ static void wake_throttled(struct loop *loop)
 		struct request *request = container_of(link, struct request, all);
 
 		if (request->throttled)
-			wake_at(loop, request->due_ns);
+			loop_wake_at(loop, request->due_ns);
 	}
+}
+
+/* --- places --- */
+
+/* Some lane may run more than before. A callback may end any request, so the list is taken apart
+ * from its head. */
+static void run_lanes(struct loop *loop)
+{
+	struct list others;
+
+	if (!atomic_exchange(&loop->places_changed, false))
+		return;
+	list_init(&others);
+	while (!list_empty(&loop->requests)) {
+		struct request *request = container_of(loop->requests.next, struct request, all);
+
+		list_remove(&request->all);
+		list_append(&others, &request->all);
+		if (request->state == REQUEST_QUEUED)
+			run_lane_after(loop, origin_ref(request->origin));
+	}
+	list_splice(&loop->requests, &others);
 }
 
 /* --- the loop --- */
@@ -451,18 +310,20 @@ static void end_tries(struct loop *loop)
 		check(message->msg == CURLMSG_DONE);
 		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&request);
 		origin = origin_ref(request->origin);
-		end_try(loop, request, code);
+		try_end(loop, request, code);
 		run_lane_after(loop, origin);
 	}
 }
 
 static int poll_ms(const struct loop *loop)
 {
-	uint64_t now = clock_now_ns(), ms;
+	uint64_t now = clock_now_ns(), due = stragglers_due_ns(loop), ms;
 
-	if (loop->next_due_ns <= now)
+	if (loop->next_due_ns < due)
+		due = loop->next_due_ns;
+	if (due <= now)
 		return 0;
-	ms = (loop->next_due_ns - now) / NS_PER_MS + 1;
+	ms = (due - now) / NS_PER_MS + 1;
 	return ms < LOOP_TICK_MS ? (int)ms : LOOP_TICK_MS;
 }
 
@@ -476,6 +337,8 @@ static void *run_loop(void *arg)
 		curl_multi_perform(loop->multi, &running);
 		end_tries(loop);
 		wake_throttled(loop);
+		stragglers_look(loop, clock_now_ns());
+		run_lanes(loop);
 		curl_multi_poll(loop->multi, NULL, 0, poll_ms(loop), NULL);
 	}
 	check(list_empty(&loop->requests));
@@ -534,6 +397,12 @@ void loop_signal(struct loop *loop, struct request *request, unsigned signal)
 	list_remove(&request->signal);
 	list_append(&loop->signals, &request->signal);
 	lock_drop(&loop->lock);
+	curl_multi_wakeup(loop->multi);
+}
+
+void loop_places_changed(struct loop *loop)
+{
+	atomic_store(&loop->places_changed, true);
 	curl_multi_wakeup(loop->multi);
 }
 

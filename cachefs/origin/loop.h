@@ -27,9 +27,14 @@ struct loop {
 	bool some_shut;       /* lock: an origin is shut, whose requests are to be cancelled */
 	bool wake_waiting;    /* lock: those that wait for credentials are to be tried */
 
+	_Atomic bool places_changed; /* queued requests may have found a place */
+
 	/* The loop thread's. */
 	struct list requests;
 	unsigned n_limited;   /* requests of origins with a bandwidth */
+	unsigned n_gets;      /* that run */
+	unsigned n_busy;      /* origins of n_gets */
+	uint64_t watched_ns;  /* when stragglers were looked for */
 	uint64_t next_due_ns; /* nothing is to be done by time before it */
 	CURL *spare[SPARE_HANDLES];
 	unsigned n_spare;
@@ -42,6 +47,10 @@ void loop_stop(struct loop *loop);
 /* Any thread: takes the request over, and tells it something. */
 void loop_submit(struct loop *loop, struct request *request);
 void loop_signal(struct loop *loop, struct request *request, unsigned signal);
+/* The loop thread: takes over a request that was made on it, and is in no queue. */
+void loop_adopt(struct loop *loop, struct request *request);
+/* Any thread: looks whether queued requests have a place now. */
+void loop_places_changed(struct loop *loop);
 /* Any thread: cancels the requests of origins that are shut. */
 void loop_look_for_shut(struct loop *loop);
 

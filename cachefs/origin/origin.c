@@ -59,6 +59,8 @@ static int fill_in(struct origin *origin, struct origin_engine *engine, struct s
 	origin->engine = engine;
 	origin->timeout_ms = config->timeout_ms ? config->timeout_ms : TIMEOUT_DEFAULT_MS;
 	origin->bandwidth_bytes = config->bandwidth_bytes;
+	flow_set(&origin->flow, connections < ENGINE_LOOPS ? connections : ENGINE_LOOPS,
+		connections);
 	for (unsigned i = 0; i < ENGINE_LOOPS; i++)
 		lane_init(&origin->lanes[i],
 			connections / ENGINE_LOOPS + (i < connections % ENGINE_LOOPS));
@@ -112,6 +114,7 @@ void origin_unref(struct origin *origin)
 	free(origin->identity);
 	free(origin->ca);
 	lock_destroy(&origin->lock);
+	flow_destroy(&origin->flow);
 	origin->ops->destroy(origin);
 }
 
@@ -120,6 +123,7 @@ void origin_setup(struct origin *origin, const struct origin_ops *ops)
 	origin->ops = ops;
 	atomic_init(&origin->refs, 1);
 	lock_init(&origin->lock);
+	flow_init(&origin->flow);
 }
 
 void origin_shutdown(struct origin *origin)
@@ -157,6 +161,14 @@ void origin_get_start(struct origin_get *get)
 void origin_get_resume(struct origin_get *get)
 {
 	get->origin->ops->get_signal(get, SIGNAL_RESUME);
+}
+
+void origin_get_promote(struct origin_get *get, enum origin_priority priority)
+{
+	if (priority == ORIGIN_DEMAND)
+		get->origin->ops->get_signal(get, SIGNAL_DEMAND);
+	else if (priority == ORIGIN_READAHEAD)
+		get->origin->ops->get_signal(get, SIGNAL_READAHEAD);
 }
 
 void origin_get_cancel(struct origin_get *get)
@@ -231,10 +243,32 @@ void origin_count_running(struct origin *origin, int change)
 	lock_drop(&origin->lock);
 }
 
+void origin_count_move(struct origin *origin)
+{
+	lock_take(&origin->lock);
+	origin->stats.moves++;
+	lock_drop(&origin->lock);
+}
+
+void origin_count_hedge(struct origin *origin)
+{
+	lock_take(&origin->lock);
+	origin->stats.hedges++;
+	lock_drop(&origin->lock);
+}
+
+void origin_count_twice(struct origin *origin, uint64_t bytes)
+{
+	lock_take(&origin->lock);
+	origin->stats.hedge_bytes += bytes;
+	lock_drop(&origin->lock);
+}
+
 void origin_stats(struct origin *origin, struct origin_stats *ret)
 {
 	lock_take(&origin->lock);
 	*ret = origin->stats;
 	lock_drop(&origin->lock);
 	ret->bytes = atomic_load(&origin->bytes);
+	ret->limit = origin->ops->prepare ? atomic_load(&origin->flow.limit) : 0;
 }

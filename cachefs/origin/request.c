@@ -122,7 +122,12 @@ static void set_options(struct request *request, const struct call *call)
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE_BUFFER);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
+	/* Bodies get connections of their own: those that share one share its window. */
+	if (request->kind == REQUEST_GET)
+		curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	else
+		curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
+	curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, (long)(request->hedges || request->moves));
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_TIMEOUT_S);
 	/* Not counted by curl while a transfer is paused. */
 	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);

@@ -8,7 +8,7 @@
  *     QUEUED --> WAITING                                its credentials are being fetched
  *     QUEUED, WAITING --> finished                    cancelled, time is up
  *
- * loop.c makes the transitions; this module makes a try, watches its answer and judges it.
+ * try.c makes the transitions; this module makes a try, watches its answer and judges it.
  */
 #ifndef ORIGIN_REQUEST_H
 #define ORIGIN_REQUEST_H
@@ -20,6 +20,7 @@
 #include "base/list.h"
 
 #include "answer.h"
+#include "flow.h"
 #include "origin/origin.h"
 #include "verdict.h"
 
@@ -28,6 +29,9 @@ enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_WAITING };
 
 #define SIGNAL_RESUME 1u
 #define SIGNAL_CANCEL 2u
+/* One of these for each priority that a request can be raised to. */
+#define SIGNAL_DEMAND    4u
+#define SIGNAL_READAHEAD 8u
 
 /* URL and headers of one try. */
 struct call {
@@ -62,6 +66,12 @@ struct request {
 	bool paused; /* by the caller, or when throttled by the origin's bandwidth until due_ns */
 	bool throttled; /* only with paused */
 	bool cancelled, timed;
+	bool blocked; /* data took less than it was given: it is not called before the resume */
+	/* Two requests for the same bytes know each other; the one that came later hedges. */
+	struct request *twin;
+	bool hedges, was_hedged;
+	unsigned moves;           /* tries that were given up for a fresh connection */
+	struct progress progress; /* of the running try */
 	bool without_credentials; /* waits for them */
 	uint64_t credentials;     /* the number of those that the try was made with */
 	CURL *easy;

@@ -245,6 +245,9 @@ static void get_signal(struct origin_get *get, unsigned signal)
 	struct dir_get *own = get->private.state;
 	bool post;
 
+	/* The workers know only two priorities, and what is posted stays where it is. */
+	if (signal != SIGNAL_CANCEL && signal != SIGNAL_RESUME)
+		return;
 	if (signal == SIGNAL_CANCEL)
 		atomic_store(&own->cancelled, true);
 	lock_take(&own->lock);

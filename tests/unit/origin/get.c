@@ -411,6 +411,51 @@ static void many_at_once(void **state)
 	close_script(&fixture);
 }
 
+/* With one place that is taken, what was wanted least comes first once it is wanted most. */
+static void a_promoted_get_overtakes(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET /first ", "HTTP/1.1 200 OK\r\n", .silent = 1},
+		{"GET", OK_HEAD("10", "10-19/30") "0123456789", .again = 1},
+	};
+	static const char *const paths[] = {"first", "ahead", "promoted", "prefetch"};
+	struct origin_config config = {.connections = 1};
+	struct fixture fixture;
+	struct origin *origin;
+	struct wait_get *waits;
+	char source[64];
+
+	(void)state;
+	open_script(&fixture, steps, 2);
+	snprintf(source, sizeof source, "http://127.0.0.1:%u/", script_port(fixture.script));
+	config.source = source;
+	assert_int_equal(origin_open(fixture.engine, &config, &origin, NULL), 0);
+	waits = calloc(4, sizeof *waits);
+	for (int i = 0; i < 4; i++) {
+		waits[i].get = fixture.wait->get;
+		waits[i].get.origin = origin;
+		waits[i].get.path = paths[i];
+		waits[i].get.priority = i > 1 ? ORIGIN_PREFETCH : ORIGIN_READAHEAD;
+		wait_get_start(&waits[i]);
+		while (!i && script_requests(fixture.script) < 1)
+			sched_yield();
+	}
+	origin_get_promote(&waits[2].get, ORIGIN_DEMAND);
+	/* It is no longer wanted less than it was. */
+	origin_get_promote(&waits[2].get, ORIGIN_READAHEAD);
+	origin_get_cancel(&waits[0].get);
+	assert_int_equal(wait_get_done(&waits[0]), -ECANCELED);
+	for (int i = 1; i < 4; i++)
+		assert_int_equal(wait_get_done(&waits[i]), 0);
+	assert_int_equal(script_requests(fixture.script), 4);
+	assert_non_null(strstr(script_request(fixture.script, 1), "GET /promoted "));
+	assert_non_null(strstr(script_request(fixture.script, 2), "GET /ahead "));
+	assert_non_null(strstr(script_request(fixture.script, 3), "GET /prefetch "));
+	free(waits);
+	origin_unref(origin);
+	close_script(&fixture);
+}
+
 static void http_stat_and_list(void **state)
 {
 	static const struct script_step steps[] = {
@@ -470,6 +515,7 @@ int main(void)
 		cmocka_unit_test(the_budget_ends_a_silent_try),
 		cmocka_unit_test(bandwidth_is_kept),
 		cmocka_unit_test(many_at_once),
+		cmocka_unit_test(a_promoted_get_overtakes),
 		cmocka_unit_test(http_stat_and_list),
 	};
 

@@ -145,6 +145,9 @@ void origin_get_start(struct origin_get *get);
 /* Any thread, at any time between start and done: the call must return before done does, which the
  * caller gets by making it under the lock that its done takes. Never calls back. */
 void origin_get_resume(struct origin_get *get);
+/* The bytes are wanted sooner than they were: raises get's priority, if that is lower, and moves it
+ * to the front of its new equals. Any thread, as resume. */
+void origin_get_promote(struct origin_get *get, enum origin_priority priority);
 /* done(-ECANCELED) follows soon, unless another done is already on its way. As resume. */
 void origin_get_cancel(struct origin_get *get);
 
@@ -202,7 +205,11 @@ struct origin_stats {
 	uint64_t gets[ORIGIN_OUTCOMES], heads[ORIGIN_OUTCOMES], lists[ORIGIN_OUTCOMES];
 	uint64_t bytes; /* of object bodies, also of tries that failed */
 	uint64_t retries;
+	/* GETs without a byte that were taken to a fresh connection, GETs that were asked for a second
+	 * time since they were slow, and bytes that came twice. */
+	uint64_t moves, hedges, hedge_bytes;
 	unsigned in_flight;
+	unsigned limit;       /* GETs that it is found worth to run at once; 0 for file:// */
 	bool reachable;       /* false from a failed try until one is answered */
 	char last_error[512]; /* "" when there never was one; no credentials */
 	int64_t last_error_wall_ns;
