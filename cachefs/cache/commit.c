@@ -158,10 +158,10 @@ static int batch_put(struct batch *batch, struct index_txn *txn)
 	batch->completes = batch->synced && record.object.n_present == object->n_chunks &&
 			   batch->state.size_bytes == object->size_bytes;
 	record.object.complete = batch->completes;
-	if (batch->completes) {
+	if (batch->completes)
 		record.object.disk_bytes = batch->state.disk_bytes;
+	if (batch->synced && batch->n_written)
 		record.object.ctime_ns = batch->state.ctime_ns;
-	}
 	return index_put_object(txn, object->id, &record);
 }
 
@@ -225,8 +225,9 @@ static void batch_finish(struct batch *batch, int error)
 		if (batch->completes) {
 			space_correct(object->cache, object->disk_bytes, batch->state.disk_bytes);
 			object->disk_bytes = batch->state.disk_bytes;
-			object->ctime_ns = batch->state.ctime_ns;
 		}
+		if (batch->synced && batch->n_written)
+			object->ctime_ns = batch->state.ctime_ns;
 	}
 	while ((link = list_pop(&batch->chunks))) {
 		chunk_finish(container_of(link, struct chunk, queued), error, &waiters);

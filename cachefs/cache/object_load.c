@@ -145,7 +145,7 @@ void object_load(struct object *object)
 {
 	struct cache *cache = object->cache;
 	struct index_object_record record;
-	struct raw_state state;
+	struct raw_state state = {0};
 	struct raw *raw = NULL;
 	int r = index_get_object(cache->index, object->id, &record);
 
@@ -175,8 +175,11 @@ void object_load(struct object *object)
 	object->opened_wall_ns = record.object.opened_wall_ns;
 	object->ctime_ns = record.object.ctime_ns;
 	object->complete = record.object.complete;
+	/* A file that somebody wrote to while it was not open here is to be verified, also when the
+	 * rest of it comes only now. */
 	object->verified = !record.object.n_present ||
-			   record.object.verified_epoch == index_epoch(cache->index);
+			   (record.object.verified_epoch == index_epoch(cache->index) &&
+				   record.object.ctime_ns == state.ctime_ns);
 	lock_drop(&object->lock);
 }
 

@@ -49,7 +49,7 @@ struct object {
 	bool verifying;     /* lock */
 	bool changed;       /* lock; the origin said that this version is gone */
 	uint32_t n_present; /* lock; as in the index */
-	int64_t ctime_ns;   /* lock; of the raw file when it was completed */
+	int64_t ctime_ns;   /* lock; of the raw file after our last write to it */
 	/* lock; of a raw file whose chunks were all right, and which is longer than the object or has
 	 * holes: verifying it again makes it no better. 0: none */
 	int64_t misshapen_ctime_ns;

@@ -231,6 +231,8 @@ void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_background = MAX_BACKGROUND;
 	conn->congestion_threshold = MAX_BACKGROUND / 4 * 3;
 	want(conn, FUSE_CAP_ASYNC_READ);
+	/* The kernel tells nobody that who waits for an asynchronous O_DIRECT read was killed. */
+	fuse_unset_feature_flag(conn, FUSE_CAP_ASYNC_DIO);
 	want(conn, FUSE_CAP_ATOMIC_O_TRUNC);
 	want(conn, FUSE_CAP_PARALLEL_DIROPS);
 	want(conn, FUSE_CAP_HANDLE_KILLPRIV_V2);

@@ -1,4 +1,4 @@
-/* What a crash of the machine puts in doubt: passed through only after it was verified. */
+/* What a crash of the machine, or somebody else's write, puts in doubt: passed through only after it was verified. */
 #include "rig.h"
 
 #include <errno.h>
@@ -50,10 +50,9 @@ static void a_whole_file(void **state)
 	handle_close(&handle);
 }
 
-/* The chunks from before the crash are no better for the others having come after it. */
-static void a_part_that_is_completed_after(void **state)
+/* The chunks from before are no better for the others having come after. */
+static void complete_a_part(struct rig *rig, void (*stop)(struct rig *rig))
 {
-	struct rig *rig = *state;
 	struct handle handle;
 	char *path;
 
@@ -63,7 +62,7 @@ static void a_part_that_is_completed_after(void **state)
 	rig_settle(rig);
 	path = handle_raw_path(&handle);
 	handle_close(&handle);
-	rig_machine_crash(rig);
+	stop(rig);
 	flip_byte(path, 2 * MIB + 3);
 	rig_start(rig);
 	handle_open(rig, "o", &handle);
@@ -79,6 +78,16 @@ static void a_part_that_is_completed_after(void **state)
 	handle_close(&handle);
 	assert_true(verified_fd(rig, "o") >= 0);
 	free(path);
+}
+
+static void a_part_that_is_completed_after(void **state)
+{
+	complete_a_part(*state, rig_machine_crash);
+}
+
+static void a_part_that_somebody_wrote_to(void **state)
+{
+	complete_a_part(*state, rig_stop);
 }
 
 /* Nothing to verify: all of it came after the crash, or was checked while it was a part. */
@@ -118,6 +127,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_whole_file, rig_set_up, rig_tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_part_that_is_completed_after, rig_set_up, rig_tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_part_that_somebody_wrote_to, rig_set_up, rig_tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_part_that_needs_no_more, rig_set_up, rig_tear_down),
 	};

@@ -48,7 +48,7 @@ struct index_object {
 	int64_t mtime_ns;        /* at the origin */
 	int64_t opened_wall_ns;  /* last open, for eviction */
 	int64_t pinned_until_ns; /* wall clock; 0: not pinned; INT64_MAX: for ever */
-	int64_t ctime_ns;        /* of the raw file when it became complete; 0 until then */
+	int64_t ctime_ns;        /* of the raw file after our last write to it */
 	uint64_t verified_epoch; /* index_epoch() when all its bytes were last checked */
 	uint32_t n_chunks;
 	uint32_t n_present;
