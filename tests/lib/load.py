@@ -169,6 +169,22 @@ def command(flag, *argv):
     return {"rounds": meter.rounds, "lines": len(first)}
 
 
+def listing(flag, path, wanted):
+    """Slow walks through one large directory to which names are added: each of the first `wanted` names comes once."""
+    meter = Meter(flag)
+    while meter.going():
+        seen = []
+        with meter.time(os.scandir, path) as entries:
+            for entry in entries:
+                seen.append(entry.name)
+                if len(seen) % 100 == 0:
+                    time.sleep(REST_S)
+        assert len(set(seen)) == len(seen), "a name came twice"
+        missing = {f"{n:05d}" for n in range(wanted)} - set(seen)
+        assert not missing, f"{len(missing)} of {wanted} names are missing, as {min(missing)}"
+    return meter.result()
+
+
 def hold_lock(flag, path, ready):
     """Has the lock all the time."""
     with open(path, "rb") as f:
