@@ -1,0 +1,238 @@
+"""Credentials that expire while a volume is read, from each kind of source; the origin accepts only those that live."""
+
+import errno
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from lib import child, data, fakes, reads
+from lib.data import MIB
+from lib.origins import FaultyOrigin, S3Origin
+
+LIFE_S = 3
+READING_S = 10  # several lives
+SIZE = MIB
+
+
+class Guarded:
+    """The scripted origin with an Issuer's keys."""
+
+    def __init__(self, faulty, issuer):
+        self.faulty = faulty
+        self.source = f"s3://{faulty.bucket}"
+        self.options = (f"endpoint={faulty.endpoint}", f"region={faulty.region}", "addressing=path")
+        self.expired = faulty.rule(where=lambda r: not issuer.valid(r.headers), status=403, code="ExpiredToken")
+
+
+@pytest.fixture
+def issuer():
+    return fakes.Issuer(LIFE_S)
+
+
+@pytest.fixture
+def guarded(faulty, issuer):
+    return Guarded(faulty, issuer)
+
+
+def read_for(cache, faulty, mounted, duration_s=READING_S):
+    """Reads cold objects one after another; every byte must be right."""
+    end = time.monotonic() + duration_s
+    number = 0
+    while time.monotonic() < end:
+        name = f"object-{number}"
+        content = data.make(name, SIZE)
+        faulty.put(name, content)
+        assert reads.sha256(mounted / name) == data.digest(content), cache.log_end()
+        number += 1
+        time.sleep(0.05)
+
+
+def no_secrets(cache):
+    shown = cache.log.read_text(errors="replace") + cache.run("status", "--json").stdout
+    assert "secret-of-" not in shown and "token-of-" not in shown
+
+
+def check(cache, guarded, issuer, *options):
+    mounted = cache.mount(guarded.source, *guarded.options, *options, "ttl=100ms", "negative_ttl=0s", "timeout=20s")
+    read_for(cache, guarded.faulty, mounted)
+    assert issuer.issued() >= READING_S // LIFE_S
+    no_secrets(cache)
+
+
+def test_a_file_that_is_replaced(cache, guarded, issuer):
+    path = cache.directory / "keys"
+
+    def replace():
+        key, secret, token, _ = issuer.issue()
+        new = path.with_suffix(".new")
+        new.write_text(f"[default]\naws_access_key_id={key}\naws_secret_access_key={secret}\n"
+                       f"aws_session_token={token}\n")
+        os.replace(new, path)
+
+    def replace_always():
+        while not done.wait(LIFE_S - 1):
+            replace()
+
+    done = threading.Event()
+    replace()
+    thread = threading.Thread(target=replace_always)
+    thread.start()
+    try:
+        check(cache, guarded, issuer, f"credentials={path}")
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_process(cache, guarded, issuer):
+    """The process asks a service; it is slow, and nobody waits for it but the first."""
+    with fakes.instance_service(issuer) as service:
+        script = cache.directory / "give keys"
+        script.write_text(f"""#!/usr/bin/python3
+import json, time, urllib.request
+request = urllib.request.Request("{service.url}/node-role", headers={{"X-aws-ec2-metadata-token": "imds"}})
+keys = json.load(urllib.request.urlopen(request))
+time.sleep(0.3)
+print(json.dumps({{"Version": 1, "SessionToken": keys.pop("Token"), **keys}}))
+""")
+        script.chmod(0o755)
+        (cache.directory / ".aws").mkdir()
+        (cache.directory / ".aws" / "config").write_text(f"[profile p]\ncredential_process = '{script}'\n")
+        check(cache, guarded, issuer, "aws_profile=p")
+
+
+def test_web_identity(cache, guarded, issuer):
+    """As a service account's role in EKS: the token is rotated, too."""
+    token = cache.directory / "token"
+    token.write_text("first")
+
+    def accepts(form, _headers):
+        given = form.get("WebIdentityToken")
+        right = form["RoleArn"] == "arn:aws:iam::1:role/r" and given == token.read_text()
+        token.write_text(given + "+")
+        return right and form["Action"] == "AssumeRoleWithWebIdentity"
+
+    with fakes.token_service(issuer, accepts) as service:
+        cache.env.update(AWS_ENDPOINT_URL_STS=service.url, AWS_WEB_IDENTITY_TOKEN_FILE=str(token),
+                         AWS_ROLE_ARN="arn:aws:iam::1:role/r")
+        check(cache, guarded, issuer)
+
+
+def test_pod_identity(cache, guarded, issuer):
+    token = cache.directory / "token"
+    token.write_text("pod-token")
+    with fakes.container_endpoint(issuer, token) as service:
+        cache.env.update(AWS_CONTAINER_CREDENTIALS_FULL_URI=f"{service.url}/v1/credentials",
+                         AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=str(token))
+        check(cache, guarded, issuer)
+
+
+def test_instance_role(cache, guarded, issuer):
+    with fakes.instance_service(issuer) as service:
+        del cache.env["AWS_EC2_METADATA_DISABLED"]
+        cache.env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = service.url
+        check(cache, guarded, issuer)
+
+
+def test_many_readers_fetch_once(cache, faulty):
+    """Twice with mount's own look at the origin."""
+    issuer = fakes.Issuer(3600)
+    guarded = Guarded(faulty, issuer)
+    with fakes.instance_service(issuer) as service:
+        del cache.env["AWS_EC2_METADATA_DISABLED"]
+        cache.env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = service.url
+        wanted = {}
+        for i in range(32):
+            content = data.make(f"o{i}", SIZE)
+            faulty.put(f"o{i}", content)
+            wanted[f"o{i}"] = data.digest(content)
+        mounted = cache.mount(guarded.source, *guarded.options)
+        assert reads.tree(mounted) == wanted
+    assert issuer.issued() <= 2 and guarded.expired.hits == 0
+
+
+def test_a_source_that_fails_for_a_while(cache, faulty):
+    """Cold reads wait for credentials within their time, then fail with a clear reason; it recovers by itself."""
+    issuer = fakes.Issuer(2)
+    guarded = Guarded(faulty, issuer)
+    well = threading.Event()
+    well.set()
+    for name in ("a", "b", "c"):
+        faulty.put(name, data.make(name, SIZE))
+    with fakes.instance_service(issuer) as service:
+        right = service.answer
+        service.answer = lambda *request: right(*request) if well.is_set() else (503, "")
+        del cache.env["AWS_EC2_METADATA_DISABLED"]
+        cache.env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = service.url
+        mounted = cache.mount(guarded.source, *guarded.options, "timeout=4s")
+        assert reads.sha256(mounted / "a") == data.digest(data.make("a", SIZE))
+        cache.wait_warm(mounted / "a")
+        well.clear()
+        time.sleep(2.5)
+        with pytest.raises(OSError) as caught:
+            child.call(reads.sha256, mounted / "b")
+        assert caught.value.errno == errno.EIO
+        error = cache.volume(mounted)["origin"]["last_error"]
+        assert "the instance metadata service answers HTTP 503" in error
+        assert reads.sha256(mounted / "a") == data.digest(data.make("a", SIZE))
+        threading.Timer(1.0, well.set).start()
+        assert reads.sha256(mounted / "c") == data.digest(data.make("c", SIZE))
+
+
+def test_what_is_refused_is_told_by_mount(cache, guarded, issuer):
+    path = cache.directory / "m"
+    path.mkdir()
+    token = cache.directory / "token"
+    token.write_text("x")
+    with fakes.token_service(issuer, lambda *_: False) as service:
+        cache.env.update(AWS_ENDPOINT_URL_STS=service.url, AWS_WEB_IDENTITY_TOKEN_FILE=str(token), AWS_ROLE_ARN="r")
+        result = cache.run("mount", "-o", ",".join(guarded.options), guarded.source, path, check=False)
+    assert result.returncode == 1 and "answers HTTP 403 AccessDenied: no" in result.stderr
+
+
+def test_the_order_ends_with_the_instance(cache, guarded):
+    """Nobody answers there: what is missing is said."""
+    path = cache.directory / "m"
+    path.mkdir()
+    del cache.env["AWS_EC2_METADATA_DISABLED"]
+    cache.env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = "http://127.0.0.1:1"
+    result = cache.run("mount", "-o", ",".join(guarded.options), guarded.source, path, check=False)
+    assert result.returncode == 1 and "no credentials found" in result.stderr
+
+
+def test_a_real_token_service(cache, minio):
+    """MinIO's AssumeRole, signed by keys of a source profile; its S3 then checks key, signature and session token."""
+    origin = S3Origin(minio)
+    try:
+        content = data.make("a", 3 * MIB)
+        origin.put("a", content)
+        (cache.directory / ".aws").mkdir()
+        (cache.directory / ".aws" / "config").write_text(
+            "[profile job]\nrole_arn = arn:minio:iam:::role/any\nsource_profile = base\nduration_seconds = 900\n")
+        (cache.directory / ".aws" / "credentials").write_text(
+            f"[base]\naws_access_key_id = {minio.access_key}\naws_secret_access_key = {minio.secret_key}\n")
+        cache.env["AWS_ENDPOINT_URL_STS"] = minio.endpoint
+        mounted = cache.mount(origin.source, *origin.options, "aws_profile=job")
+        assert reads.sha256(mounted / "a") == data.digest(content)
+    finally:
+        origin.close()
+
+
+def test_a_web_servers_token(cache, web):
+    """Replaced in its file while the server wants another."""
+    token = cache.directory / "token"
+    wanted = ["Bearer one"]
+    web.rule(where=lambda r: r.headers.get("authorization") != wanted[0], status=401, code="Unauthorized")
+    for name in ("a", "b"):
+        web.put(name, data.make(name, SIZE))
+    token.write_text("Bearer one\n")
+    origin = FaultyOrigin(web)
+    mounted = cache.mount(origin.source, f"credentials={token}", "ttl=100ms")
+    assert reads.sha256(mounted / "a") == data.digest(data.make("a", SIZE))
+    wanted[0] = "Bearer two"
+    token.write_text("Bearer two\n")
+    assert reads.sha256(mounted / "b") == data.digest(data.make("b", SIZE))
+    assert "Bearer" not in cache.log.read_text(errors="replace") + json.dumps(cache.status())
