@@ -174,14 +174,21 @@ static int read_output(struct child *child, const _Atomic bool *stop, uint64_t d
 	return r;
 }
 
+static bool has_ended(pid_t pid)
+{
+	siginfo_t info = {.si_pid = 0};
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid;
+}
+
 /* Its exit, or its end by us. What it left running in its group ends too. */
 static int child_wait(
 	struct child *child, const _Atomic bool *stop, uint64_t deadline_ns, int r, int *ret_status)
 {
 	struct timespec tick = {.tv_nsec = TICK_MS * (long)NS_PER_MS / 10};
-	pid_t ended = 0;
 
-	while (!r && !(ended = waitpid(child->pid, ret_status, WNOHANG))) {
+	/* Not reaped until its group was killed: the number could be another's by then. */
+	while (!r && !has_ended(child->pid)) {
 		if (atomic_load(stop))
 			r = -ECANCELED;
 		else if (clock_now_ns() >= deadline_ns)
@@ -190,7 +197,7 @@ static int child_wait(
 			nanosleep(&tick, NULL);
 	}
 	kill(-child->pid, SIGKILL);
-	while (!ended && waitpid(child->pid, ret_status, 0) < 0 && errno == EINTR)
+	while (waitpid(child->pid, ret_status, 0) < 0 && errno == EINTR)
 		;
 	return r;
 }

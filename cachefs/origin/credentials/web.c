@@ -63,6 +63,15 @@ static void set_options(CURL *easy, const struct web_call *call, const _Atomic b
 		curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
 }
 
+/* Where the URL's path begins. */
+static size_t host_end(const char *url)
+{
+	const char *host = strstr(url, "://");
+
+	host = host ? host + 3 : url;
+	return (size_t)(host - url) + strcspn(host, "/?#");
+}
+
 int web_call(const struct web_call *call, const _Atomic bool *stop, struct web_answer *ret,
 	struct why *why)
 {
@@ -78,8 +87,9 @@ int web_call(const struct web_call *call, const _Atomic bool *stop, struct web_a
 	curl_easy_cleanup(easy);
 	if (atomic_load(stop))
 		return -ECANCELED;
+	/* A path may be as good as a key: it is not shown. */
 	if (code != CURLE_OK)
-		return why_set(why, -EIO, "%s: %s", call->url,
+		return why_set(why, -EIO, "%.*s: %s", (int)host_end(call->url), call->url,
 			*detail ? detail : curl_easy_strerror(code));
 	return 0;
 }

@@ -9,6 +9,7 @@
 struct s3_stat_request {
 	struct s3_request head, probe;
 	struct origin_stat *stat;
+	bool last; /* this is the second time: there is no third */
 	/* The loop thread's. */
 	int head_error, probe_error;
 	unsigned unfinished, unreleased;
@@ -57,11 +58,27 @@ static int decide(const struct s3_stat_request *own)
 	return own->probe_error;
 }
 
+static void start(struct origin_stat *stat, bool last);
+
+/* A refusal of a HEAD has no code that says why. But the probe's has: when that was given other
+ * credentials meanwhile, both are asked with them. */
+static bool credentials_differ(const struct s3_stat_request *own)
+{
+	return !own->last && own->head_error && own->head_error != -ENOENT &&
+	       own->head.base.credentials != own->probe.base.credentials;
+}
+
 static void finished(struct s3_stat_request *own)
 {
+	int error;
+
 	if (--own->unfinished)
 		return;
-	own->stat->done(own->stat, decide(own));
+	error = decide(own);
+	if (error && error != -ECANCELED && credentials_differ(own))
+		start(own->stat, true);
+	else
+		own->stat->done(own->stat, error);
 }
 
 static void released(struct s3_stat_request *own)
@@ -123,18 +140,24 @@ static struct s3_stat_request *make(struct origin_stat *stat)
 	return NULL;
 }
 
-void s3_stat(struct origin_stat *stat)
+static void start(struct origin_stat *stat, bool last)
 {
-	struct s3_stat_request *own;
+	struct s3_stat_request *own = make(stat);
 
-	if (!*stat->path) {
-		stat->attr = (struct origin_attr){.kind = ORIGIN_DIR};
-		later_stat(stat, 0);
+	if (!own) {
+		later_stat(stat, -ENOMEM);
 		return;
 	}
-	own = make(stat);
-	if (own)
-		engine_submit_pair(&own->head.base, &own->probe.base);
-	else
-		later_stat(stat, -ENOMEM);
+	own->last = last;
+	engine_submit_pair(&own->head.base, &own->probe.base);
+}
+
+void s3_stat(struct origin_stat *stat)
+{
+	if (*stat->path) {
+		start(stat, false);
+		return;
+	}
+	stat->attr = (struct origin_attr){.kind = ORIGIN_DIR};
+	later_stat(stat, 0);
 }

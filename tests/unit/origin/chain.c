@@ -242,6 +242,33 @@ static void requests_wait_for_them(void **state)
 	free(list);
 }
 
+static void a_head_learns_by_the_probe_beside_it(void **state)
+{
+	static const struct script_step steps[] = {{"HEAD", "HTTP/1.1 403 X\r\n\r\n"},
+		{"Credential=KEY1/",
+			"HTTP/1.1 403 X\r\n\r\n<Error><Code>ExpiredToken</Code></Error>"},
+		{"HEAD", "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 3\r\n\r\n"},
+		{"GET",
+			"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult><KeyCount>0</KeyCount>"
+			"</ListBucketResult>",
+			.again = 1}};
+	struct fixture *fixture = *state;
+	struct script *script = script_start(steps, 4);
+	char endpoint[64];
+	struct origin_config config = {.source = "s3://bucket", .endpoint = endpoint};
+	struct origin_attr attr;
+	struct origin *origin;
+
+	snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%u", script_port(script));
+	write_counter(fixture, 3600);
+	assert_int_equal(origin_open(fixture->engine, &config, &origin, NULL), 0);
+	assert_int_equal(wait_stat(origin, "f", &attr), 0);
+	assert_int_equal(attr.kind, ORIGIN_FILE);
+	assert_int_equal(script_requests(script), 5);
+	origin_unref(origin);
+	script_stop(script);
+}
+
 static void requests_are_told_why_not(void **state)
 {
 	struct fixture *fixture = *state;
@@ -334,6 +361,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			the_end_of_a_chain_ends_its_process, setup, teardown),
 		cmocka_unit_test_setup_teardown(requests_wait_for_them, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_head_learns_by_the_probe_beside_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(requests_are_told_why_not, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_web_servers_token, setup, teardown),
 		cmocka_unit_test_setup_teardown(
