@@ -42,6 +42,7 @@ struct chunk {
 	struct pool_buffer *buffer; /* object.lock for others than who fills it */
 	uint32_t filled;            /* object.lock; bytes [0, filled) of buffer are right */
 	struct list waiters;        /* object.lock; struct read_piece */
+	struct fetch *fetch;        /* object.lock; in PHASE_FETCH who brings its bytes */
 	uint64_t sum;
 	struct ring_io io;
 	struct pool_waiter wait;

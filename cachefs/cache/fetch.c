@@ -20,7 +20,8 @@
 #define PART_CHUNKS 16u
 
 struct fetch {
-	struct origin_get get;
+	struct origin_get get;  /* its priority: object.lock */
+	bool started;           /* object.lock */
 	struct list in_fetches; /* cache.fetches_lock */
 	struct object *object;
 	char *path;
@@ -126,8 +127,10 @@ static size_t fill(struct fetch *fetch, struct chunk *chunk, const uint8_t *byte
 	chunk->filled += (uint32_t)n;
 	collect_ready(chunk, &ready);
 	full = chunk->filled == chunk->size_bytes;
-	if (full)
+	if (full) {
 		chunk->phase = PHASE_KEEP;
+		chunk->fetch = NULL;
+	}
 	lock_drop(&object->lock);
 	buffer = pool_buffer_ref(chunk->buffer);
 	if (full) {
@@ -241,6 +244,7 @@ static int claim(struct fetch *fetch, struct read_piece *piece, uint32_t most)
 			return n ? 0 : -ENOMEM;
 		if (piece && !n)
 			list_append(&chunk->waiters, &piece->link);
+		chunk->fetch = fetch;
 		fetch->count = n + 1;
 		chunk_state_set(object, index, CHUNK_FETCHING);
 		fetch->chunks[n++] = chunk;
@@ -267,6 +271,7 @@ int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first,
 	fetch->object = object;
 	fetch->first = first;
 	fetch->get.origin = reader->origin;
+	fetch->get.priority = priority;
 	lock_take(&object->lock);
 	r = claim(fetch, piece, count < PART_CHUNKS ? count : PART_CHUNKS);
 	lock_drop(&object->lock);
@@ -283,7 +288,6 @@ int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first,
 	fetch->get.length =
 		(end < object->size_bytes ? end : object->size_bytes) - fetch->get.offset;
 	fetch->get.version = object->version;
-	fetch->get.priority = priority;
 	fetch->get.data = fetch_data;
 	fetch->get.done = fetch_done;
 	lock_take(&cache->fetches_lock);
@@ -291,8 +295,22 @@ int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first,
 	lock_drop(&cache->fetches_lock);
 	atomic_fetch_add(&cache->counters.fetches, 1);
 	count = fetch->count;
+	/* Under the lock, which done takes first: who begins to wait meanwhile finds it started. */
+	lock_take(&object->lock);
+	fetch->started = true;
 	origin_get_start(&fetch->get);
+	lock_drop(&object->lock);
 	return (int)count;
+}
+
+void fetch_promote(struct fetch *fetch)
+{
+	check(lock_held(&fetch->object->lock));
+	if (fetch->get.priority == ORIGIN_DEMAND)
+		return;
+	fetch->get.priority = ORIGIN_DEMAND;
+	if (fetch->started)
+		origin_get_promote(&fetch->get, ORIGIN_DEMAND);
 }
 
 void fetches_cancel_and_wait(struct cache *cache)

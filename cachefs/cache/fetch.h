@@ -7,6 +7,7 @@
 #include "origin/origin.h"
 
 struct cache;
+struct fetch;
 struct read_piece;
 struct reader;
 
@@ -18,6 +19,9 @@ struct reader;
  */
 int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
 	enum origin_priority priority);
+/* A reader waits for bytes of the fetch, which may have been begun for later: they are wanted now.
+ * Called with a chunk's fetch, object.lock held. */
+void fetch_promote(struct fetch *fetch);
 /* Nobody may start one meanwhile. Blocks. */
 void fetches_cancel_and_wait(struct cache *cache);
 

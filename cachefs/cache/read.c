@@ -150,8 +150,10 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_c
 		return PIECE_READY;
 	if (chunk) {
 		list_append(&chunk->waiters, &piece->link);
-		if (chunk->phase == PHASE_FETCH)
+		if (chunk->phase == PHASE_FETCH) {
 			piece->read->stalled = true;
+			fetch_promote(chunk->fetch);
+		}
 		return PIECE_WAITS;
 	}
 	piece->buffer = resident_get(&object->cache->resident, object->id, piece->chunk);

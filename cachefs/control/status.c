@@ -71,13 +71,15 @@ static json_t *store_json(const struct control *control, const struct cache_stat
 
 static json_t *origin_json(const struct origin_stats *stats)
 {
-	return json_pack("{s:s, s:o, s:I, s:i, s:I, s:I, s:I, s:I, s:I}", "state",
-		stats->reachable ? "reachable" : "unreachable", "last_error",
+	return json_pack("{s:s, s:o, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i}",
+		"state", stats->reachable ? "reachable" : "unreachable", "last_error",
 		json_shown(stats->last_error), "last_error_at_ns",
 		(json_int_t)stats->last_error_wall_ns, "in_flight", (int)stats->in_flight, "gets",
 		integer(outcomes_sum(stats->gets)), "heads", integer(outcomes_sum(stats->heads)),
 		"lists", integer(outcomes_sum(stats->lists)), "bytes", integer(stats->bytes),
-		"retries", integer(stats->retries));
+		"retries", integer(stats->retries), "moves", integer(stats->moves), "hedges",
+		integer(stats->hedges), "hedge_bytes", integer(stats->hedge_bytes), "limit",
+		(int)stats->limit);
 }
 
 static void add_seen(json_t *value, struct volume *volume)

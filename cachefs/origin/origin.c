@@ -154,26 +154,34 @@ int origin_object_name(const struct origin *origin, const char *path, char *name
 
 void origin_get_start(struct origin_get *get)
 {
+	get->private.state = NULL;
 	check(get->length > 0 && get->length <= UINT64_MAX - get->offset);
 	get->origin->ops->get(get);
 }
 
+/* A GET that found no memory has nobody to tell: its done is on its way. */
+static void tell(struct origin_get *get, unsigned signal)
+{
+	if (get->private.state)
+		get->origin->ops->get_signal(get, signal);
+}
+
 void origin_get_resume(struct origin_get *get)
 {
-	get->origin->ops->get_signal(get, SIGNAL_RESUME);
+	tell(get, SIGNAL_RESUME);
 }
 
 void origin_get_promote(struct origin_get *get, enum origin_priority priority)
 {
 	if (priority == ORIGIN_DEMAND)
-		get->origin->ops->get_signal(get, SIGNAL_DEMAND);
+		tell(get, SIGNAL_DEMAND);
 	else if (priority == ORIGIN_READAHEAD)
-		get->origin->ops->get_signal(get, SIGNAL_READAHEAD);
+		tell(get, SIGNAL_READAHEAD);
 }
 
 void origin_get_cancel(struct origin_get *get)
 {
-	get->origin->ops->get_signal(get, SIGNAL_CANCEL);
+	tell(get, SIGNAL_CANCEL);
 }
 
 void origin_stat_start(struct origin_stat *stat)

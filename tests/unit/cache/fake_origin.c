@@ -483,6 +483,16 @@ void origin_get_resume(struct origin_get *get)
 	lock_drop(&world->lock);
 }
 
+void origin_get_promote(struct origin_get *get, enum origin_priority priority)
+{
+	struct world *world = get->origin->world;
+
+	check(priority == ORIGIN_DEMAND && get->private.state);
+	lock_take(&world->lock);
+	world->counts.promotions++;
+	lock_drop(&world->lock);
+}
+
 /* Takes a held request out of where it stands. world.lock held. */
 static void unhold(struct world *world, struct request *request)
 {

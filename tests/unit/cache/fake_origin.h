@@ -61,7 +61,7 @@ void world_fail_names(struct world *world, int error, unsigned skip, unsigned ti
 void world_reachable(struct world *world, bool reachable);
 
 struct world_counts {
-	uint64_t gets, get_bytes, lists, stats, pauses;
+	uint64_t gets, get_bytes, lists, stats, pauses, promotions;
 };
 /* Waits until every request is done, held or paused, so that what was counted is what was done. */
 struct world_counts world_counts(struct world *world);

@@ -195,6 +195,30 @@ static void first_bytes_come_first(void **state)
 	handle_close(&handle);
 }
 
+/* What was fetched ahead is wanted at once by whoever waits for it, and only once. */
+static void who_waits_for_readahead_hurries_it(void **state)
+{
+	struct rig *rig = *state;
+	struct reading second, waits[2];
+	struct handle handle;
+
+	world_put(rig->world, "o", 8 * MIB);
+	handle_open(rig, "o", &handle);
+	assert_int_equal(read_now(&handle, 0, MIB), MIB);
+	world_hold(rig->world, "o", 0);
+	reading_start(&second, &handle, MIB, MIB);
+	world_wait_held(rig->world, 2);
+	assert_int_equal(world_counts(rig->world).promotions, 0);
+	for (unsigned i = 0; i < 2; i++)
+		reading_start(&waits[i], &handle, 2 * MIB, 4096);
+	assert_int_equal(world_counts(rig->world).promotions, 1);
+	world_release(rig->world);
+	assert_int_equal(reading_wait(&second), MIB);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(reading_wait(&waits[i]), 4096);
+	handle_close(&handle);
+}
+
 /* Handles of two versions at once read each its own. */
 static void versions_do_not_mix(void **state)
 {
@@ -265,6 +289,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(parts_survive_a_restart, rig_set_up, rig_tear_down),
 		cmocka_unit_test_setup_teardown(many_readers_ask_once, rig_set_up, rig_tear_down),
 		cmocka_unit_test_setup_teardown(first_bytes_come_first, rig_set_up, rig_tear_down),
+		cmocka_unit_test_setup_teardown(
+			who_waits_for_readahead_hurries_it, rig_set_up, rig_tear_down),
 		cmocka_unit_test_setup_teardown(versions_do_not_mix, rig_set_up, rig_tear_down),
 		cmocka_unit_test_setup_teardown(
 			absurd_sizes_are_refused, rig_set_up, rig_tear_down),
