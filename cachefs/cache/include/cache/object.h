@@ -127,8 +127,8 @@ struct verify_result {
 	/* Records whose file is gone, as an eviction leaves them that a kill cut off: nothing is
 	 * wrong, and they are dropped too. */
 	uint64_t forgotten_objects;
-	uint64_t stray_files;            /* raw files without a record: removed */
-	char first_bad[256];             /* name of the first, "" */
+	uint64_t stray_files; /* raw files without a record: removed */
+	char first_bad[256];  /* name of the first, "" */
 };
 /* One object. repair needs the origin and path that it is fetched by. Adds to result. */
 int cache_object_verify(struct cache *cache, struct origin *origin, const char *path,
