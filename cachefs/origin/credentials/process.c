@@ -32,8 +32,6 @@
 #define OUTPUT_MAX    (64u << 10)
 #define SHOWN_MAX     200
 
-extern char **environ;
-
 struct process {
 	struct provider base;
 	char **words;

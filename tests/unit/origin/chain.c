@@ -149,11 +149,11 @@ static void they_are_renewed_before_they_expire(void **state)
 	struct fixture *fixture = *state;
 	struct origin_config config = {0};
 
-	write_counter(fixture, 5);
+	write_counter(fixture, 9);
 	open_chain(fixture, &config);
 	expect_key(fixture, "KEY1");
 	/* Nobody waits for the renewal. */
-	for (int i = 0; i < 1600 && strcmp(fixture->credentials.key_id, "KEY2"); i++) {
+	for (int i = 0; i < 4000 && strcmp(fixture->credentials.key_id, "KEY2"); i++) {
 		assert_int_equal(chain_get(fixture->chain, fixture->engine, &fixture->credentials,
 					 &fixture->number, &fixture->why),
 			0);

@@ -16,8 +16,6 @@
 #define TICK_NS    5000000
 #define TICKS_MOST 4000
 
-extern char **environ;
-
 static void clear_environment(void)
 {
 	for (char **entry = environ; *entry;) {
