@@ -42,6 +42,8 @@ static int umount_path(
 	r = client_call(client, "POST", "/v1/umount", body, NULL, why);
 	if (r == -ESHUTDOWN && !client_wait_end(client, END_WAIT_MS))
 		return path_is_mount(mountpoint) ? detach(mountpoint, why) : 0;
+	if (r == -ETIMEDOUT && force)
+		return detach(mountpoint, why);
 	/* No daemon, or one that doesn't know this mount: it was a dead daemon's. */
 	return client_no_daemon(r) || r == -EINVAL ? detach(mountpoint, why) : r;
 }

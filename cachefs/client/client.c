@@ -15,6 +15,8 @@
 
 /* The status of very many targets or volumes; more is no answer of ours. */
 #define ANSWER_MAX (64u << 20)
+/* Longer than a keeper's watchdog waits by default, so that its next daemon is what a command meets. */
+#define ANSWER_WAIT_MS 15000
 
 const char *client_socket(const char *text)
 {
@@ -187,6 +189,36 @@ static int perform(struct call *call, json_t **ret, struct why *why)
 	return 0;
 }
 
+/* A daemon that is stopped, or hangs, is told from one that has much to do: only the latter says that
+ * it is well. Whatever it answers will do. */
+static int check_answers(const struct client *client, struct why *why)
+{
+	struct call call = {0};
+	CURLcode code;
+	int r;
+
+	buf_init(&call.answer, ANSWER_MAX);
+	r = prepare(&call, client, "GET", "/healthz", NULL);
+	if (!r && curl_easy_setopt(call.curl, CURLOPT_TIMEOUT_MS, (long)ANSWER_WAIT_MS))
+		r = -ENOMEM;
+	if (r) {
+		end_call(&call);
+		return why_set(why, r, "can't prepare a request to the daemon: %s", strerror(-r));
+	}
+	code = curl_easy_perform(call.curl);
+	if (code == CURLE_OPERATION_TIMEDOUT)
+		r = why_set(why, -ETIMEDOUT,
+			"the daemon on %s does not answer: a keeper (`cachefs hold`) replaces it "
+			"after "
+			"a while, else kill it; `cachefs umount --force` detaches a mount that "
+			"hangs",
+			client->socket);
+	else if (code)
+		r = not_answered(&call, code, why);
+	end_call(&call);
+	return r;
+}
+
 int client_call(const struct client *client, const char *method, const char *path, json_t *body,
 	json_t **ret, struct why *why)
 {
@@ -194,6 +226,8 @@ int client_call(const struct client *client, const char *method, const char *pat
 	int r = check_connect(client, why);
 
 	buf_init(&call.answer, ANSWER_MAX);
+	if (!r)
+		r = check_answers(client, why);
 	if (!r) {
 		r = prepare(&call, client, method, path, body);
 		if (r)

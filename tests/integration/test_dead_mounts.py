@@ -72,6 +72,22 @@ def test_a_dead_mount_in_use_goes(cache, local, workdir):
         assert not mounts.below(mounted)
 
 
+def test_a_hung_mount_goes(cache, local):
+    """Daemon and keeper are there and do nothing: no command waits for ever, and the mount can be got rid of."""
+    mounted = cache.mount_origin(local)
+    stopped = [cache.keeper()["pid"], cache.pid()]
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        asked = cache.run("status", mounted / "0", check=False)
+        assert asked.returncode == 1 and "does not answer" in asked.stderr, asked.stderr
+        cache.umount(mounted, "--force")
+        assert not mounts.below(mounted)
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
 def test_a_living_mount_is_not_replaced(cache, local, workdir):
     """Not by another daemon either, which knows nothing of it."""
     mounted = cache.mount_origin(local)

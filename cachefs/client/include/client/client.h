@@ -2,6 +2,7 @@
  * client: asks the daemon over its control socket. Used by every program but the daemon.
  *
  * Blocks until the answer has come, without a time limit: a verification takes as long as it takes.
+ * But a daemon that doesn't even say that it is well within some seconds isn't waited for.
  * One thread at a time for each struct client.
  */
 #ifndef CLIENT_CLIENT_H
@@ -26,6 +27,7 @@ const char *client_socket(const char *text);
  * One request. body may be NULL; its reference is taken, also on failure. ret may be NULL, else
  * gets one reference. Errors: -ENOENT or -ECONNREFUSED, no daemon listens; -EACCES, the socket is
  * not ours; else what the daemon refused with, and its sentence in why. -ESHUTDOWN: it is ending.
+ * -ETIMEDOUT: it hangs.
  */
 int client_call(const struct client *client, const char *method, const char *path, json_t *body,
 	json_t **ret, struct why *why);
