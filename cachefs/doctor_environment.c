@@ -11,8 +11,6 @@
 /* Larger than an environment that execve(2) takes by default. */
 #define ENVIRONMENT_MAX (4u << 20)
 
-extern char **environ;
-
 /* NUL-ended strings, and an empty one behind them. False: the daemon is another user's, or gone. */
 static bool read_environment(unsigned long long pid, struct buf *ret)
 {

@@ -87,8 +87,8 @@ void objects_free_idle(struct cache *cache, size_t keep);
 /* Fills in a new object, which nobody else uses yet, from its record. An index or a disk that fails
  * leaves an object that is read uncached. Blocks. */
 void object_load(struct object *object);
-/* Makes sure that group is in memory; may fault index pages. 0 or -ENOMEM. */
-int object_load_group(struct object *object, uint32_t group);
+/* Makes sure that group n is in memory; may fault index pages. 0 or -ENOMEM. */
+int object_load_group(struct object *object, uint32_t n);
 /* What the index keeps of it. The caller holds object.lock. */
 void object_record(struct object *object, struct index_object_record *ret);
 

@@ -51,7 +51,7 @@ static int map_memory(struct table *table, size_t size)
 	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, table->fd, 0);
 
 	if (memory == MAP_FAILED)
-		return -errno;
+		return -ENOMEM;
 	table->header = (void *)memory;
 	return 0;
 }

@@ -230,7 +230,7 @@ void tree_forget(struct tree *tree, const char *path)
 }
 
 /* A name keeps its cookie. */
-static uint64_t cookie(const struct file *file)
+static uint64_t cookie_of(const struct file *file)
 {
 	uint64_t hash = hash64(file->path, strlen(file->path)) >> 2;
 
@@ -301,18 +301,18 @@ void listing_get(const struct listing *listing, size_t i, struct listing_entry *
 	};
 }
 
-size_t listing_rank_after(const struct listing *listing, uint64_t after)
+size_t listing_rank_after(const struct listing *listing, uint64_t cookie)
 {
 	size_t rank = 0;
 
-	while (rank < listing->count && cookie(&listing->files[rank]) <= after)
+	while (rank < listing->count && cookie_of(&listing->files[rank]) <= cookie)
 		rank++;
 	return rank;
 }
 
 void listing_place(const struct listing *listing, size_t rank, struct listing_place *ret)
 {
-	*ret = (struct listing_place){rank, cookie(&listing->files[rank])};
+	*ret = (struct listing_place){rank, cookie_of(&listing->files[rank])};
 }
 
 /* --- cache --- */

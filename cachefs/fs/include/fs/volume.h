@@ -59,13 +59,13 @@ struct volumes_keeper {
 /* Before the first volume. */
 void volumes_set_keeper(struct volumes *volumes, const struct volumes_keeper *keeper);
 /*
- * Takes over a volume that another daemon served, who has ended or stopped: description as given to
- * put. Owns the descriptors, also on failure. Asks the origin nothing. 0 also if the volume has ended
+ * Takes over a volume that another daemon served, who has ended or stopped: text is the description
+ * as given to put. Owns the descriptors, also on failure. Asks the origin nothing. 0 also if the volume has ended
  * meanwhile (it is dropped). -errno with why: the connection and what the keeper has are as before,
  * and its requests wait.
  */
-int volumes_resume(struct volumes *volumes, uint64_t id, const char *description, int device,
-	int table, struct why *why);
+int volumes_resume(struct volumes *volumes, uint64_t id, const char *text, int device, int table,
+	struct why *why);
 /*
  * A planned hand-over: no request is read any more, what is parked is left to the successor, new
  * mounts are refused. Returns when no thread answers requests and no session table changes any more.
