@@ -128,7 +128,7 @@ static int adopt_memory(struct table *table, struct why *why)
 
 	if (r)
 		return r;
-	r = fstat(table->fd, &st) < 0 ? -errno : map_memory(table, (size_t)st.st_size);
+	r = fstat(table->fd, &st) < 0 ? -EIO : map_memory(table, (size_t)st.st_size);
 	if (r)
 		return why_set(why, r, "session table: %s", strerror(-r));
 	find_parts(table);

@@ -239,7 +239,7 @@ static uint64_t cookie_of(const struct file *file)
 
 static int cookie_order(const void *a, const void *b)
 {
-	uint64_t x = cookie(a), y = cookie(b);
+	uint64_t x = cookie_of(a), y = cookie_of(b);
 
 	return (x > y) - (x < y);
 }
