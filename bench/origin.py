@@ -4,7 +4,7 @@
 Bodies go out by sendfile(2) from the page cache, so that the client is what a benchmark measures. It checks no
 signature. GET /-/counters tells what was asked for and how many body bytes were sent.
 
-usage: origin.py DIR        (prints "port N" and serves until its standard input closes)
+usage: origin.py DIR [ADDRESS]    (127.0.0.1; prints "port N" and serves until its standard input closes)
 """
 import http.server
 import json
@@ -170,8 +170,8 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, root):
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, root, address):
+        super().__init__((address, 0), Handler)
         self.root = os.path.realpath(root)
         self.counters = Counters()
 
@@ -180,7 +180,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 def main():
-    server = Server(sys.argv[1])
+    server = Server(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"port {server.server_address[1]}", flush=True)
     sys.stdin.read()

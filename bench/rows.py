@@ -24,6 +24,7 @@ class Setting:
     sides: list        # set against the native file
     tensors: list      # (offset, size) in the order in which a loader takes them
     tell: object       # called with a line of progress
+    link_mbit: Optional[int] = None  # the rate of the link to the origin; None: loopback
 
     @property
     def from_origin(self):
@@ -164,9 +165,10 @@ def against_curl(setting, number, work, unit, curl_arguments, io_arguments, expe
 
 
 def cold_read(setting):
+    link, target = (f"{setting.link_mbit} Mbit/s", 0.97) if setting.link_mbit else ("unshaped", 0.75)
     for readers, arguments in ((1, ["seq"]), (4, ["parallel", "--workers", "4"])):
-        yield from against_curl(setting, "5", f"cold, {readers} reader{'s' * (readers > 1)}, unshaped", "GB/s",
-                                [str(setting.size)], arguments, setting.size, 0.75, 2.0)
+        yield from against_curl(setting, "5", f"cold, {readers} reader{'s' * (readers > 1)}, {link}", "GB/s",
+                                [str(setting.size)], arguments, setting.size, target, 2.0)
 
 
 def cold_first(setting):

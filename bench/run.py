@@ -16,6 +16,7 @@ import tempfile
 
 import rows
 import sides
+from link import Link
 from measure import Refused
 
 REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -39,12 +40,15 @@ def parse_arguments():
     parser.add_argument("--peers", action="store_true", help="also measure rclone and s3fs, where installed")
     parser.add_argument("--null", action="store_true", help="measure a second plain file in place of cachefs: the noise")
     parser.add_argument("--cachefs", metavar="PROGRAM", default=os.path.join(REPO, "build", "prefix", "bin", "cachefs"))
+    parser.add_argument("--link", metavar="MBIT", type=int, help="put the origin behind a link of that rate (no limit)")
     parser.add_argument("--dir", metavar="DIR", default="/var/tmp", help="where to measure: its file system (/var/tmp)")
     options = parser.parse_args()
     options.size = parse_size(options.size)
     unknown = [name for name in options.names if not rows.benchmark_named(name)]
     if unknown:
         stop(f"no benchmark is called {unknown[0]}; see --help")
+    if options.link is not None and options.link < 1:
+        stop(f"--link {options.link}: give at least 1, as in 1000 or 2500")
     if options.rounds < 1:
         stop(f"--rounds {options.rounds}: give at least 1")
     return options
@@ -145,6 +149,7 @@ def describe(options, setting):
     facts = {"kernel": platform.release(), "cpus": os.cpu_count(), "memory_mib": memory,
              "file_system": file_system_of(os.path.realpath(options.dir)), "libfuse": libfuse_version(),
              "size_bytes": setting.size, "rounds": options.rounds, "native_extents": setting.native.extents,
+             "link": f"{setting.link_mbit} Mbit/s" if setting.link_mbit else "loopback, unshaped",
              "load_at_start": os.getloadavg()[0]}
     for side in setting.sides:
         if side.name == "cachefs":
@@ -178,10 +183,11 @@ def prepare(options, stack, directory):
     os.makedirs(bucket)
     tell("making the object")
     tensors = make_model(os.path.join(bucket, KEY), options.size)
-    origin = sides.Origin(stack, os.path.join(directory, "origin"), BUCKET, KEY)
+    link = Link(stack, options.link) if options.link else None
+    origin = sides.Origin(stack, os.path.join(directory, "origin"), BUCKET, KEY, link)
     native = sides.Native(stack, os.path.join(directory, "native"), origin)
     found = add_sides(options, stack, directory, origin)
-    return rows.Setting(io, curl, options.rounds, origin, native, found, tensors, tell)
+    return rows.Setting(io, curl, options.rounds, origin, native, found, tensors, tell, options.link)
 
 
 def run_all(setting, names):

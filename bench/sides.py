@@ -88,18 +88,20 @@ def extents(path):
 
 
 class Origin:
-    """The counting server of origin.py."""
+    """The counting server of origin.py; at the far end of a link, where one is given."""
 
-    def __init__(self, stack, root, bucket, key):
+    def __init__(self, stack, root, bucket, key, link=None):
         self.root, self.bucket, self.key = root, bucket, key
         self.object = os.path.join(root, bucket, key)
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "origin.py")
-        process = subprocess.Popen(["/usr/bin/python3", script, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        address = link.address if link else "127.0.0.1"
+        process = subprocess.Popen([*(link.enter if link else []), "/usr/bin/python3", script, root, address],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         stack.callback(end_process, process)
         word, _, port = process.stdout.readline().partition(" ")
         if word != "port":
             raise Refused("the benchmarks' origin did not start")
-        self.endpoint = f"http://127.0.0.1:{int(port)}"
+        self.endpoint = f"http://{address}:{int(port)}"
         self.url = f"{self.endpoint}/{bucket}/{key}"
 
     def counters(self):
