@@ -15,6 +15,9 @@
 #define TIMEOUT_DEFAULT_MS  300000
 #define CONNECTIONS_DEFAULT 32
 #define CONNECTIONS_MAX     256
+/* As many GETs may run whatever the throughput says: bulk needs no more on a near link, but the next
+ * read may be of small pieces from far. */
+#define GETS_LEAST 4
 /* What an idle origin may take at once, and pauses not worth a timer. */
 #define PACE_BURST_NS (100 * NS_PER_MS)
 #define PACE_LEAST_NS (5 * NS_PER_MS)
@@ -59,8 +62,7 @@ static int fill_in(struct origin *origin, struct origin_engine *engine, struct s
 	origin->engine = engine;
 	origin->timeout_ms = config->timeout_ms ? config->timeout_ms : TIMEOUT_DEFAULT_MS;
 	origin->bandwidth_bytes = config->bandwidth_bytes;
-	flow_set(&origin->flow, connections < ENGINE_LOOPS ? connections : ENGINE_LOOPS,
-		connections);
+	flow_set(&origin->flow, connections < GETS_LEAST ? connections : GETS_LEAST, connections);
 	for (unsigned i = 0; i < ENGINE_LOOPS; i++)
 		lane_init(&origin->lanes[i],
 			connections / ENGINE_LOOPS + (i < connections % ENGINE_LOOPS));

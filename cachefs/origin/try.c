@@ -259,7 +259,8 @@ static bool has_place(const struct loop *loop, const struct origin *origin, enum
 	if (loop->n_gets >= LOOP_GETS && lane->n_gets && lane->n_gets >= LOOP_GETS / loop->n_busy)
 		return false;
 	share = share_of(loop, origin);
-	return lane->n_gets < (rank == RANK_DEMAND ? share + (share + 1) / 2 : share);
+	/* What is waited for finds a place beside what runs ahead. */
+	return lane->n_gets < (rank == RANK_DEMAND ? 2 * share : share);
 }
 
 static struct request *next_request(const struct loop *loop, struct origin *origin)
