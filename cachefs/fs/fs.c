@@ -115,6 +115,7 @@ static int make(const struct fs_config *config, int device, struct table *table,
 	if (config->forgo_resend)
 		session_forgo_resend(fs->session);
 	sweeper_init(&fs->sweeper);
+	stale_opens_init(&fs->stale_opens);
 	*ret = fs;
 	return 0;
 }
@@ -191,6 +192,7 @@ void fs_free(struct fs *fs)
 	parking_close(&fs->parking);
 	sweeper_free(&fs->sweeper);
 	session_free(fs->session);
+	stale_opens_destroy(&fs->stale_opens);
 	handles_free(&fs->handles);
 	nodes_free(&fs->nodes);
 	table_free(fs->table);

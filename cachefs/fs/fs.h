@@ -18,6 +18,7 @@
 #include "fs/options.h"
 #include "parked.h"
 #include "session.h"
+#include "stale.h"
 #include "sweep.h"
 
 #define FS_MAX_NODES   (512u * 1024)
@@ -51,6 +52,7 @@ struct fs {
 	struct sweeper sweeper;
 	bool taken_over; /* constant once started */
 	struct fs_counters counters;
+	struct stale_opens stale_opens;
 	_Atomic bool passthrough; /* negotiated, and no BACKING_OPEN was refused for good */
 };
 

@@ -123,10 +123,11 @@ enum claim {
 /*
  * Counts one more handle of the mode that the node has, or that it gets by this. warm: passthrough
  * is possible and wanted. backing_id: 0, or one that the node may take; ret_backing_id is the one
- * to answer with, and when it is another, the caller's own is still the caller's to close.
+ * to answer with, and when it is another, the caller's own is still the caller's to close. settle:
+ * rather the mode that the node has than CLAIM_STALE.
  */
-enum claim node_claim(
-	struct nodes *nodes, struct node *node, bool warm, int backing_id, int *ret_backing_id);
+enum claim node_claim(struct nodes *nodes, struct node *node, bool warm, bool settle,
+	int backing_id, int *ret_backing_id);
 /* One handle less. Returns the backing id to close now, 0 for none; table_closing_end after that. */
 int node_unclaim(struct nodes *nodes, struct node *node, enum table_mode mode);
 /* The id that the node's passthrough handles have. */

@@ -8,11 +8,11 @@ static enum claim claim_cached(struct node *node, int *ret_backing_id)
 	return CLAIM_CACHED;
 }
 
-static enum claim claim(
-	struct nodes *nodes, struct node *node, bool warm, int backing_id, int *ret_backing_id)
+static enum claim claim(struct nodes *nodes, struct node *node, bool warm, bool settle,
+	int backing_id, int *ret_backing_id)
 {
 	if (!node->n_passthrough) {
-		if (node->n_cached && warm && !node_is_superseded(node)) {
+		if (node->n_cached && warm && !settle && !node_is_superseded(node)) {
 			node_supersede(nodes, node);
 			return CLAIM_STALE;
 		}
@@ -27,13 +27,13 @@ static enum claim claim(
 	return CLAIM_PASSTHROUGH;
 }
 
-enum claim node_claim(
-	struct nodes *nodes, struct node *node, bool warm, int backing_id, int *ret_backing_id)
+enum claim node_claim(struct nodes *nodes, struct node *node, bool warm, bool settle,
+	int backing_id, int *ret_backing_id)
 {
 	enum claim result;
 
 	lock_take(&nodes->lock);
-	result = claim(nodes, node, warm, backing_id, ret_backing_id);
+	result = claim(nodes, node, warm, settle, backing_id, ret_backing_id);
 	check(!node->n_cached || !node->n_passthrough);
 	lock_drop(&nodes->lock);
 	return result;

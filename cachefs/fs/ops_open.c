@@ -12,6 +12,7 @@ struct open_request {
 	struct parked parked;
 	struct fs *fs;
 	struct node *node; /* one reference */
+	bool settle;       /* no ESTALE any more */
 	char *path;
 	uint64_t fh;
 	struct fuse_file_info info;
@@ -65,16 +66,16 @@ static int backing_open(struct fs *fs, struct object *object)
 
 /* Decides the handle's mode and counts it: the node's own, if it has one. */
 static enum claim claim_mode(
-	struct fs *fs, struct node *node, struct object *object, int *ret_backing_id)
+	struct fs *fs, struct node *node, struct object *object, bool settle, int *ret_backing_id)
 {
 	bool warm = fs->passthrough && object_backing_fd(object) >= 0;
-	enum claim claim = node_claim(&fs->nodes, node, warm, 0, ret_backing_id);
+	enum claim claim = node_claim(&fs->nodes, node, warm, settle, 0, ret_backing_id);
 	int own;
 
 	if (claim != CLAIM_NEEDS_BACKING)
 		return claim;
 	own = backing_open(fs, object);
-	claim = node_claim(&fs->nodes, node, own > 0, own, ret_backing_id);
+	claim = node_claim(&fs->nodes, node, own > 0, settle, own, ret_backing_id);
 	if (own && (claim != CLAIM_PASSTHROUGH || *ret_backing_id != own))
 		session_backing_close(fs->session, own);
 	return claim;
@@ -89,10 +90,13 @@ static void count_open(struct fs *fs, enum table_mode mode)
 		atomic_fetch_add(&account->passthrough_opens, 1);
 }
 
-static void reply_stale(struct fs *fs, fuse_req_t req)
+static void reply_stale(struct open_request *request)
 {
+	struct fs *fs = request->fs;
+
 	atomic_fetch_add(&fs->counters.estale_opens, 1);
-	fuse_reply_err(req, ESTALE);
+	stale_opens_note(&fs->stale_opens, request->parked.pid, request->node->ino);
+	fuse_reply_err(request->parked.req, ESTALE);
 }
 
 static void fill_info(
@@ -142,11 +146,12 @@ static void reply_opened(
 static void finish(struct open_request *request, struct object *object)
 {
 	int backing_id = 0;
-	enum claim claim = claim_mode(request->fs, request->node, object, &backing_id);
+	enum claim claim =
+		claim_mode(request->fs, request->node, object, request->settle, &backing_id);
 
 	if (claim == CLAIM_STALE) {
 		object_unref(object);
-		reply_stale(request->fs, request->parked.req);
+		reply_stale(request);
 		return;
 	}
 	reply_opened(request, claim == CLAIM_PASSTHROUGH ? TABLE_PASSTHROUGH : TABLE_CACHED,
@@ -199,7 +204,7 @@ static void revalidated(struct tree_lookup *tree, int error)
 		nodes_supersede(&request->fs->nodes, request->node);
 	if (parked_claim(&request->parked)) {
 		if (!error || error == -ENOENT)
-			reply_stale(request->fs, request->parked.req);
+			reply_stale(request);
 		else
 			fuse_reply_err(request->parked.req, -error);
 	}
@@ -233,17 +238,23 @@ static bool is_outdated(struct open_request *request)
 	return true;
 }
 
-/* An open of a superseded node is of who holds it already, by /proc/self/fd or in a race: it gets
- * what the node is, since looking the name up again would lead elsewhere. */
+/*
+ * An open of a superseded node is of who holds it already, by /proc/self/fd or in a race: it gets
+ * what the node is, since looking the name up again would lead elsewhere. So does the second try
+ * after an ESTALE, whose lookup was a moment ago.
+ */
 static void start(struct open_request *request, fuse_req_t req)
 {
 	struct fs *fs = request->fs;
-	bool pinned = node_is_superseded(request->node);
+	bool pinned;
 
 	parked_begin(&fs->parking, &request->parked, req);
+	request->settle =
+		stale_opens_take(&fs->stale_opens, request->parked.pid, request->node->ino);
+	pinned = request->settle || node_is_superseded(request->node);
 	if (!pinned && is_outdated(request)) {
 		if (parked_claim(&request->parked))
-			reply_stale(fs, req);
+			reply_stale(request);
 		end(request);
 	} else if (!pinned && fs->config.options->strict) {
 		revalidate(request);

@@ -134,28 +134,28 @@ static void one_mode(void **state)
 	struct node *n = look(f, f->nodes.root, "f", ORIGIN_FILE, "1"), *next;
 	int id = -1;
 
-	assert_int_equal(node_claim(&f->nodes, n, false, 0, &id), CLAIM_CACHED);
+	assert_int_equal(node_claim(&f->nodes, n, false, false, 0, &id), CLAIM_CACHED);
 	assert_int_equal(id, 0);
-	assert_int_equal(node_claim(&f->nodes, n, true, 0, &id), CLAIM_STALE);
+	assert_int_equal(node_claim(&f->nodes, n, true, false, 0, &id), CLAIM_STALE);
 	assert_true(node_is_superseded(n));
 	/* Again on the node itself, which no name leads to: as it is. */
-	assert_int_equal(node_claim(&f->nodes, n, true, 0, &id), CLAIM_CACHED);
+	assert_int_equal(node_claim(&f->nodes, n, true, false, 0, &id), CLAIM_CACHED);
 
 	next = look(f, f->nodes.root, "f", ORIGIN_FILE, "1");
 	assert_ptr_not_equal(next, n);
-	assert_int_equal(node_claim(&f->nodes, next, true, 0, &id), CLAIM_NEEDS_BACKING);
-	assert_int_equal(node_claim(&f->nodes, next, true, 7, &id), CLAIM_PASSTHROUGH);
+	assert_int_equal(node_claim(&f->nodes, next, true, false, 0, &id), CLAIM_NEEDS_BACKING);
+	assert_int_equal(node_claim(&f->nodes, next, true, false, 7, &id), CLAIM_PASSTHROUGH);
 	assert_int_equal(id, 7);
 	/* Of two at once one backing id is used; one whose object isn't warm follows. */
-	assert_int_equal(node_claim(&f->nodes, next, true, 8, &id), CLAIM_PASSTHROUGH);
+	assert_int_equal(node_claim(&f->nodes, next, true, false, 8, &id), CLAIM_PASSTHROUGH);
 	assert_int_equal(id, 7);
-	assert_int_equal(node_claim(&f->nodes, next, false, 0, &id), CLAIM_PASSTHROUGH);
+	assert_int_equal(node_claim(&f->nodes, next, false, false, 0, &id), CLAIM_PASSTHROUGH);
 	assert_int_equal(id, 7);
 	assert_int_equal(node_unclaim(&f->nodes, next, TABLE_PASSTHROUGH), 0);
 	assert_int_equal(node_unclaim(&f->nodes, next, TABLE_PASSTHROUGH), 0);
 	assert_int_equal(node_unclaim(&f->nodes, next, TABLE_PASSTHROUGH), 7);
 	/* With no handle left the mode is free again. */
-	assert_int_equal(node_claim(&f->nodes, next, false, 0, &id), CLAIM_CACHED);
+	assert_int_equal(node_claim(&f->nodes, next, false, false, 0, &id), CLAIM_CACHED);
 	assert_int_equal(node_unclaim(&f->nodes, next, TABLE_CACHED), 0);
 	node_unclaim(&f->nodes, n, TABLE_CACHED);
 	node_unclaim(&f->nodes, n, TABLE_CACHED);
@@ -282,7 +282,7 @@ static void frozen(void **state)
 	struct node *n = look(f, f->nodes.root, "f", ORIGIN_FILE, "1");
 	int id;
 
-	assert_int_equal(node_claim(&f->nodes, n, true, 7, &id), CLAIM_PASSTHROUGH);
+	assert_int_equal(node_claim(&f->nodes, n, true, false, 7, &id), CLAIM_PASSTHROUGH);
 	nodes_freeze(&f->nodes);
 	nodes_forget(&f->nodes, n->id, 1);
 	nodes_supersede(&f->nodes, n);

@@ -370,6 +370,22 @@ static void changed(void **state)
 	open_file(f, node);
 }
 
+/* The VFS tries once more, not twice: whatever happens meanwhile, the second answer is no ESTALE. */
+static void changed_again_between_the_tries(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t old = lookup(f, ROOT, "f"), node, read;
+
+	fake_put("f", "v2", 100);
+	assert_int_equal(peer_open(&f->peer, old, &f->answer), -ESTALE);
+	node = lookup(f, ROOT, "f");
+	fake_put("f", "v3", 100);
+	read = peer_send_read(&f->peer, node, open_file(f, node), 0, 2);
+	expect_bytes(f, read, "v2");
+	/* Only that one. */
+	assert_int_equal(peer_open(&f->peer, node, &f->answer), -ESTALE);
+}
+
 static void read_meets_another_version(void **state)
 {
 	struct fixture *f = *state;
@@ -584,6 +600,7 @@ int main(void)
 		TEST(becomes_warm),
 		TEST(backing_refused),
 		TEST(changed),
+		TEST(changed_again_between_the_tries),
 		TEST(read_meets_another_version),
 		TEST(unknown_handle),
 		TEST(writing),
