@@ -1,5 +1,8 @@
 """Memory has a ceiling under load; and a daemon that the kernel kills for want of memory is only a pause."""
 
+import os
+import signal
+
 import pytest
 
 from lib import data, load, wait
@@ -81,10 +84,12 @@ def test_a_kill_for_memory_is_a_pause(small, tree, workdir, record_property):
     assert score(small.pid()) == score("self")
     with MemoryCgroup(96 * MIB) as cgroup, Readers(mounted, tree, workdir / "going") as readers:
         for _ in range(2):
-            cgroup.enter(keeper)  # whose next child is born there
-            pid = small.kill_daemon()
+            kills, pid = cgroup.kills(), small.pid()
+            cgroup.enter(keeper)  # whose next children are born there, until it leaves
+            os.kill(pid, signal.SIGKILL)
+            wait.until(lambda before=kills: cgroup.kills() > before, 100, "a kill for memory")
             cgroup.leave(keeper)
-            small.wait_other_daemon(pid)
+            small.wait_other_daemon(pid, 100)
         longest_s = readers.done()
         assert cgroup.kills() >= 2
     record_property("longest_pause_s", longest_s)

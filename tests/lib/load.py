@@ -240,7 +240,7 @@ def data_loader(flag, shown, local):
     names = _files(local)
     wanted = [zlib.crc32((Path(local) / name).read_bytes()) for name in names]
     rounds = 0
-    while os.path.exists(flag):
+    while not rounds or os.path.exists(flag):  # on a busy machine torch may take as long to start as the load goes on
         rounds += 1
         seen = {}
         for which, sums in DataLoader(_Samples(shown, names), batch_size=4, shuffle=True, num_workers=2):
