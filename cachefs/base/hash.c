@@ -18,13 +18,6 @@ uint64_t hash64(const void *bytes, size_t n)
 	return hash64_any(bytes, n);
 }
 
-struct id128 hash128(const void *bytes, size_t n)
-{
-	XXH128_hash_t hash = XXH3_128bits(bytes, n);
-
-	return (struct id128){.hi = hash.high64, .lo = hash.low64};
-}
-
 struct id128 hash128_strings(const char *const *strings, size_t n)
 {
 	XXH3_state_t state;

@@ -17,7 +17,6 @@ struct id128 {
 };
 
 uint64_t hash64(const void *bytes, size_t n);
-struct id128 hash128(const void *bytes, size_t n);
 /* Of several pieces one after another, as if they were one; each piece's length is hashed too, so
  * that ("ab","c") and ("a","bc") differ. */
 struct id128 hash128_strings(const char *const *strings, size_t n);
