@@ -288,6 +288,7 @@ int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first,
 	fetch->get.length =
 		(end < object->size_bytes ? end : object->size_bytes) - fetch->get.offset;
 	fetch->get.version = object->version;
+	fetch->get.size_bytes = object->size_bytes;
 	fetch->get.data = fetch_data;
 	fetch->get.done = fetch_done;
 	lock_take(&cache->fetches_lock);

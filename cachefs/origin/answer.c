@@ -56,15 +56,23 @@ static int64_t parse_date(const char *text)
 
 static void take_retry_after(struct answer *answer, const char *value)
 {
-	uint64_t seconds = 0;
 	const char *rest = value;
 
-	if (!parse_number(&rest, &seconds) || *rest) {
-		int64_t until = parse_date(value), now = (int64_t)time(NULL);
+	if (parse_number(&rest, &answer->retry_after_s) && !*rest)
+		return;
+	answer->retry_after_s = 0;
+	answer->retry_at_s = parse_date(value);
+}
 
-		seconds = until > now ? (uint64_t)(until - now) : 0;
-	}
-	answer->retry_after_s = seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S;
+/* A date is one of the server's clock, which need not be ours. */
+uint64_t answer_pause_s(const struct answer *answer, int64_t now_s)
+{
+	int64_t from = answer->date_s ? answer->date_s : now_s;
+	uint64_t seconds = answer->retry_after_s;
+
+	if (answer->retry_at_s > from)
+		seconds = (uint64_t)(answer->retry_at_s - from);
+	return seconds < RETRY_AFTER_MAX_S ? seconds : RETRY_AFTER_MAX_S;
 }
 
 static void take_etag(struct answer *answer, const char *value)
@@ -92,6 +100,8 @@ static void take_field(struct answer *answer, const char *name, const char *valu
 		take_retry_after(answer, value);
 	else if (!strcasecmp(name, "x-amz-bucket-region"))
 		snprintf(answer->region, sizeof answer->region, "%s", value);
+	else if (!strcasecmp(name, "content-encoding"))
+		answer->coded = *value && strcasecmp(value, "identity") != 0;
 	else if (!strcasecmp(name, "content-type"))
 		answer->html = !strncasecmp(value, "text/html", 9) ||
 			       !strncasecmp(value, "application/xhtml+xml", 21);

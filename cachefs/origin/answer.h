@@ -23,15 +23,19 @@ struct answer {
 	bool has_total;         /* false: Content-Range said "*" */
 	int64_t modified_s;     /* Last-Modified; 0 when unknown */
 	int64_t date_s;         /* Date; 0 when unknown */
-	uint64_t retry_after_s; /* Retry-After, in seconds from now; 0 when not given */
+	uint64_t retry_after_s; /* Retry-After in seconds; 0 when not given */
+	int64_t retry_at_s;     /* Retry-After as a date, by the clock of Date; 0 when not given */
 	char region[64];        /* x-amz-bucket-region */
 	bool html;              /* Content-Type: text/html or application/xhtml+xml */
+	bool coded;             /* Content-Encoding: something */
 };
 
 /* One line as it came. A status line starts a new answer (after a redirect or a 100). */
 void answer_line(struct answer *answer, const char *line, size_t n);
 /* "bytes 0-9/10" or "bytes 0-9/x". False when it is anything else. */
 bool answer_parse_range(struct answer *answer, const char *value);
+/* For how many seconds from now_s on the server wants to be left alone; 0 when it says nothing. */
+uint64_t answer_pause_s(const struct answer *answer, int64_t now_s);
 /* What names this content, of total_bytes: a strong or weak ETag, else Last-Modified and size. 0,
  * or -EIO when it can't be told. */
 int answer_version(const struct answer *answer, uint64_t total_bytes, struct origin_version *ret);

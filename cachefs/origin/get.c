@@ -122,61 +122,10 @@ static bool reject(struct request *request)
 	return false;
 }
 
-/* 206: exactly the bytes that are missing. */
-static bool begin_partial(struct get_request *own, uint64_t *ret_total)
+static bool bad(struct request *request, const char *what)
 {
-	struct request *request = &own->base;
-	const struct answer *answer = &request->answer;
-	uint64_t first = own->get->offset + own->first;
-	uint64_t last = own->get->offset + own->get->length - 1;
-
-	if (answer->has_range && answer->has_total && answer->range_total <= last) {
-		verdict_fail(&request->verdict, -ESTALE, ORIGIN_CHANGED,
-			"the object has become shorter");
-		return reject(request);
-	}
-	if (!answer->has_range || answer->range_first != first || answer->range_last != last) {
-		verdict_bad_answer(
-			&request->verdict, "the answer has another range than was asked for");
-		return reject(request);
-	}
-	if (answer->has_length && answer->length != last - first + 1) {
-		verdict_bad_answer(&request->verdict, "Content-Length contradicts Content-Range");
-		return reject(request);
-	}
-	*ret_total = answer->range_total;
-	return true;
-}
-
-/* 200: the whole object; right when that was asked for, or when what comes before can be thrown
- * away. */
-static bool begin_whole(struct get_request *own, uint64_t *ret_total)
-{
-	struct request *request = &own->base;
-	const struct answer *answer = &request->answer;
-	uint64_t first = own->get->offset + own->first;
-	uint64_t end = own->get->offset + own->get->length;
-	bool skips = request->origin->ops->ranges_optional;
-
-	if (!answer->has_length || (!skips && (first > 0 || answer->length != end))) {
-		verdict_bad_answer(&request->verdict, "the server ignored the range");
-		return reject(request);
-	}
-	if (answer->length < end) {
-		verdict_fail(&request->verdict, -ESTALE, ORIGIN_CHANGED,
-			"the object has become shorter");
-		return reject(request);
-	}
-	if (answer->length != end - first && answer->length > DISCARD_MAX) {
-		verdict_fail(&request->verdict, -EIO, ORIGIN_SERVER_ERROR,
-			"the server gives no ranges, and the object is longer than %u MiB",
-			DISCARD_MAX >> 20);
-		return reject(request);
-	}
-	own->whole = true;
-	own->discard = first;
-	*ret_total = answer->length;
-	return true;
+	verdict_bad_answer(&request->verdict, "%s", what);
+	return reject(request);
 }
 
 static bool same_version(struct get_request *own, uint64_t total)
@@ -184,14 +133,57 @@ static bool same_version(struct get_request *own, uint64_t total)
 	struct request *request = &own->base;
 	struct origin_version version;
 
-	if (answer_version(&request->answer, total, &version)) {
-		verdict_bad_answer(&request->verdict, "the answer doesn't say which version it is");
-		return reject(request);
-	}
+	if (answer_version(&request->answer, total, &version))
+		return bad(request, "the answer doesn't say which version it is");
 	if (strcmp(version.text, own->get->version.text) != 0) {
 		verdict_fail(&request->verdict, -ESTALE, ORIGIN_CHANGED, "the object has changed");
 		return reject(request);
 	}
+	if (total != own->get->size_bytes)
+		return bad(request, "the answer has another size than its version");
+	return true;
+}
+
+/* 206: exactly the bytes that are missing. */
+static bool begin_partial(struct get_request *own)
+{
+	struct request *request = &own->base;
+	const struct answer *answer = &request->answer;
+	uint64_t first = own->get->offset + own->first;
+	uint64_t last = own->get->offset + own->get->length - 1;
+
+	if (!same_version(own, answer->has_total ? answer->range_total : own->get->size_bytes))
+		return false;
+	if (!answer->has_range || answer->range_first != first || answer->range_last != last)
+		return bad(request, "the answer has another range than was asked for");
+	if (answer->has_length && answer->length != last - first + 1)
+		return bad(request, "Content-Length contradicts Content-Range");
+	return true;
+}
+
+/* 200: the whole object; right when that was asked for, or when what comes before can be thrown
+ * away. */
+static bool begin_whole(struct get_request *own)
+{
+	struct request *request = &own->base;
+	const struct answer *answer = &request->answer;
+	uint64_t first = own->get->offset + own->first;
+	uint64_t missing = own->get->length - own->first;
+
+	if (!answer->has_length)
+		return bad(request, "the server ignored the range");
+	if (!same_version(own, answer->length))
+		return false;
+	if (!request->origin->ops->ranges_optional && missing != answer->length)
+		return bad(request, "the server ignored the range");
+	if (missing != answer->length && answer->length > DISCARD_MAX) {
+		verdict_fail(&request->verdict, -EIO, ORIGIN_SERVER_ERROR,
+			"the server gives no ranges, and the object is longer than %u MiB",
+			DISCARD_MAX >> 20);
+		return reject(request);
+	}
+	own->whole = true;
+	own->discard = first;
 	return true;
 }
 
@@ -199,16 +191,20 @@ static bool same_version(struct get_request *own, uint64_t total)
 static bool begin(struct get_request *own)
 {
 	struct request *request = &own->base;
-	uint64_t total = 0;
+	const struct answer *answer = &request->answer;
 
 	if (own->begun)
 		return true;
 	own->begun = true;
-	if (request->answer.status == 206)
-		return begin_partial(own, &total) && same_version(own, total);
-	if (request->answer.status == 200)
-		return begin_whole(own, &total) && same_version(own, total);
-	verdict_bad_answer(&request->verdict, "HTTP %ld to a GET", request->answer.status);
+	/* What is stored with an encoding has its length; what is packed on the way has not, and
+	 * would pass for the object's bytes up to where it ends too early. */
+	if (answer->coded && !answer->has_length)
+		return bad(request, "something between here and the origin packs the bytes");
+	if (answer->status == 206)
+		return begin_partial(own);
+	if (answer->status == 200)
+		return begin_whole(own);
+	verdict_bad_answer(&request->verdict, "HTTP %ld to a GET", answer->status);
 	return reject(request);
 }
 

@@ -157,7 +157,8 @@ int origin_object_name(const struct origin *origin, const char *path, char *name
 void origin_get_start(struct origin_get *get)
 {
 	get->private.state = NULL;
-	check(get->length > 0 && get->length <= UINT64_MAX - get->offset);
+	check(get->length > 0 && get->offset <= get->size_bytes &&
+		get->length <= get->size_bytes - get->offset);
 	get->origin->ops->get(get);
 }
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "get.h"
 #include "impl.h"
@@ -46,17 +45,15 @@ void request_init(struct request *request, enum request_kind kind, struct origin
 	buf_init(&request->body, kind == REQUEST_LIST ? LISTING_MAX : ERROR_DOCUMENT_MAX);
 }
 
-uint64_t request_pause_ms(unsigned tries, uint64_t retry_after_s)
+uint64_t request_pause_ms(unsigned tries, uint64_t retry_after_s, uint64_t random)
 {
-	uint64_t most = PAUSE_FIRST_MS, pause = PAUSE_FIRST_MS, random = 0;
+	uint64_t most = PAUSE_FIRST_MS;
 
 	for (unsigned i = 0; i < tries && most < PAUSE_MAX_MS; i++)
 		most *= 2;
 	if (most > PAUSE_MAX_MS)
 		most = PAUSE_MAX_MS;
-	if (getrandom(&random, sizeof random, GRND_NONBLOCK) == sizeof random)
-		pause += random % (most - PAUSE_FIRST_MS + 1);
-	return pause > retry_after_s * 1000 ? pause : retry_after_s * 1000;
+	return retry_after_s * 1000 + PAUSE_FIRST_MS + random % (most - PAUSE_FIRST_MS + 1);
 }
 
 static bool is_success(const struct request *request)
@@ -107,7 +104,9 @@ static void set_options(struct request *request, const struct call *call)
 	curl_easy_setopt(easy, CURLOPT_URL, buf_string(&call->url));
 	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+	/* Nobody leads a reader away from TLS. */
+	curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR,
+		strncmp(buf_string(&call->url), "https:", 6) ? "http,https" : "https");
 	curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, (long)call->redirects);
 	curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, request->headers);
@@ -120,6 +119,9 @@ static void set_options(struct request *request, const struct call *call)
 	curl_easy_setopt(easy, CURLOPT_PRIVATE, request);
 	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, request->detail);
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	/* A try that ends while its host's name is being looked up does not wait for that: a name
+	 * server that is silent would stop every request of the loop. */
+	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
 	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE_BUFFER);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	/* Bodies get connections of their own: those that share one share its window. */
@@ -145,6 +147,9 @@ int request_prepare(struct request *request, struct verdict *verdict)
 
 	buf_init(&call.url, 65536);
 	r = request->origin->ops->prepare(request, &call);
+	/* Without it a server may pack what it sends (RFC 9110, 12.5.3). */
+	if (!r)
+		call_header(&call, "Accept-Encoding", "identity");
 	if (!r)
 		r = call.error ? call.error : call.url.error;
 	curl_slist_free_all(request->headers);

@@ -96,7 +96,9 @@ void request_init(struct request *request, enum request_kind kind, struct origin
 int request_prepare(struct request *request, struct verdict *verdict);
 /* What the try that ended with code means. */
 void request_judge(struct request *request, CURLcode code, struct verdict *ret);
-/* How long to wait before try number `tries` + 1: full jitter, at least Retry-After. */
-uint64_t request_pause_ms(unsigned tries, uint64_t retry_after_s);
+/* How long to wait before try number `tries` + 1: what the server asked for, and on top of it full
+ * jitter of a span that doubles, so that those who failed together don't come back together. random:
+ * any number. */
+uint64_t request_pause_ms(unsigned tries, uint64_t retry_after_s, uint64_t random);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/random.h>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -125,6 +126,14 @@ void try_queue(struct request *request, bool first)
 	list_append(first ? queued->next : queued, &request->link);
 }
 
+/* Without randomness there is none: the pause is the shortest then. */
+static uint64_t draw(void)
+{
+	uint64_t random = 0;
+
+	return getrandom(&random, sizeof random, GRND_NONBLOCK) == sizeof random ? random : 0;
+}
+
 /* The verdict says "again"; decides when, or that it is too late. */
 static void try_later(struct loop *loop, struct request *request, const struct verdict *verdict)
 {
@@ -134,7 +143,8 @@ static void try_later(struct loop *loop, struct request *request, const struct v
 		try_queue(request, true);
 		return;
 	}
-	pause_ms = request_pause_ms(request->tries, request->answer.retry_after_s);
+	pause_ms = request_pause_ms(request->tries,
+		answer_pause_s(&request->answer, clock_wall_ns() / (int64_t)NS_PER_SEC), draw());
 	if (now + pause_ms * NS_PER_MS >= request->deadline_ns) {
 		try_finish(loop, request, verdict->error);
 		return;

@@ -121,7 +121,8 @@ static void ranges_pauses_and_changes(void **state)
 		.path = "f",
 		.offset = 1000,
 		.length = 600000,
-		.version = attr.version};
+		.version = attr.version,
+		.size_bytes = attr.size_bytes};
 	wait->pause_at = 300001;
 	wait_get_start(wait);
 	sem_wait(&wait->paused);

@@ -41,7 +41,8 @@ static void open_script(struct fixture *fixture, const struct script_step *steps
 		.path = "f",
 		.offset = 10,
 		.length = 10,
-		.version = {.text = "\"v1\"", .strong = true}};
+		.version = {.text = "\"v1\"", .strong = true},
+		.size_bytes = 30};
 }
 
 static void close_script(struct fixture *fixture)
@@ -82,7 +83,8 @@ static void a_failure_that_passes_is_tried_again(void **state)
 	assert_int_equal(script_requests(fixture.script), 3);
 	assert_non_null(strstr(script_request(fixture.script, 0), "\r\nRange: bytes=10-19\r\n"));
 	assert_non_null(strstr(script_request(fixture.script, 0), "\r\nIf-Match: \"v1\"\r\n"));
-	assert_null(strstr(script_request(fixture.script, 0), "Accept-Encoding"));
+	assert_non_null(
+		strstr(script_request(fixture.script, 0), "\r\nAccept-Encoding: identity\r\n"));
 	origin_stats(fixture.origin, &stats);
 	assert_int_equal(stats.gets[ORIGIN_OK], 1);
 	assert_int_equal(stats.gets[ORIGIN_THROTTLED], 1);
@@ -141,10 +143,10 @@ static void final_answers(void **state)
 		{"HTTP/1.1 206 P\r\nETag: \"v2\"\r\nContent-Length: 10\r\n"
 		 "Content-Range: bytes 10-19/30\r\n\r\nxxxxxxxxxx",
 			-ESTALE},
-		{"HTTP/1.1 206 P\r\nETag: \"v1\"\r\nContent-Length: 5\r\n"
+		{"HTTP/1.1 206 P\r\nETag: \"v2\"\r\nContent-Length: 5\r\n"
 		 "Content-Range: bytes 10-14/15\r\n\r\nxxxxx",
 			-ESTALE},
-		{"HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 100000000\r\n\r\nxxxxx", -EIO},
+		{"HTTP/1.1 200 OK\r\nETag: \"v2\"\r\nContent-Length: 5\r\n\r\nxxxxx", -ESTALE},
 	};
 
 	(void)state;
@@ -165,6 +167,17 @@ static void answers_that_cannot_be_right_are_tried_again(void **state)
 		OK_HEAD("10", "0-9/30") "xxxxxxxxxx",
 		OK_HEAD("10", "10-18/30") "xxxxxxxxxx",
 		OK_HEAD("9", "10-19/30") "xxxxxxxxx",
+		OK_HEAD("10", "10-19/31") "xxxxxxxxxx",
+		OK_HEAD("5", "10-14/15") "xxxxx",
+		"HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 31\r\n\r\n"
+		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+		"HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 12\r\n\r\nxxxxxxxxxxxx",
+		/* Packed on the way: no part of it is the object's. */
+		"HTTP/1.1 206 P\r\nETag: \"v1\"\r\nContent-Encoding: gzip\r\n"
+		"Transfer-Encoding: chunked\r\nContent-Range: bytes 10-19/30\r\n\r\n"
+		"5\r\nxxxxx\r\n0\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Encoding: gzip\r\n"
+		"Transfer-Encoding: chunked\r\n\r\n5\r\nxxxxx\r\n0\r\n\r\n",
 		"HTTP/1.1 206 P\r\nETag: \"v1\"\r\nContent-Length: 10\r\n\r\nxxxxxxxxxx",
 		"HTTP/1.1 206 P\r\nContent-Length: 10\r\nContent-Range: bytes 10-19/30\r\n\r\n"
 		"xxxxxxxxxx",
@@ -202,6 +215,40 @@ static void a_server_without_ranges_is_skipped_through(void **state)
 	close_script(&fixture);
 }
 
+static void a_long_object_without_ranges_is_refused(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET", "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: "
+			"100000000\r\n\r\nxxxxx"},
+	};
+	struct fixture fixture;
+
+	(void)state;
+	open_script(&fixture, steps, 1);
+	fixture.wait->get.size_bytes = 100000000;
+	assert_int_equal(wait_get(fixture.wait), -EIO);
+	expect_bytes(&fixture, "");
+	assert_int_equal(script_requests(fixture.script), 1);
+	close_script(&fixture);
+}
+
+/* A server that knows no ETag, and not the size of what it sends a part of. */
+static void a_range_of_an_unknown_total(void **state)
+{
+	static const struct script_step steps[] = {
+		{"GET", "HTTP/1.1 206 P\r\nLast-Modified: Thu, 01 Jan 1970 00:00:10 GMT\r\n"
+			"Content-Length: 10\r\nContent-Range: bytes 10-19/*\r\n\r\n0123456789"},
+	};
+	struct fixture fixture;
+
+	(void)state;
+	open_script(&fixture, steps, 1);
+	fixture.wait->get.version = (struct origin_version){.text = "modified-10-30"};
+	assert_int_equal(wait_get(fixture.wait), 0);
+	expect_bytes(&fixture, "0123456789");
+	close_script(&fixture);
+}
+
 static void a_pause_repeats_what_was_not_taken(void **state)
 {
 	static const struct script_step steps[] = {
@@ -212,6 +259,7 @@ static void a_pause_repeats_what_was_not_taken(void **state)
 	(void)state;
 	open_script(&fixture, steps, 1);
 	fixture.wait->get.length = 300010;
+	fixture.wait->get.size_bytes = 400000;
 	fixture.wait->pause_at = 7;
 	wait_get_start(fixture.wait);
 	sem_wait(&fixture.wait->paused);
@@ -380,6 +428,7 @@ static void bandwidth_is_kept(void **state)
 	assert_int_equal(origin_open(fixture.engine, &config, &origin, NULL), 0);
 	fixture.wait->get.origin = origin;
 	fixture.wait->get.length = 300010;
+	fixture.wait->get.size_bytes = 400000;
 	assert_int_equal(wait_get(fixture.wait), 0);
 	assert_int_equal(fixture.wait->size, 300010);
 	assert_true(clock_now_ns() - start_ns >= 150 * NS_PER_MS);
@@ -505,6 +554,8 @@ int main(void)
 		cmocka_unit_test(final_answers),
 		cmocka_unit_test(answers_that_cannot_be_right_are_tried_again),
 		cmocka_unit_test(a_server_without_ranges_is_skipped_through),
+		cmocka_unit_test(a_long_object_without_ranges_is_refused),
+		cmocka_unit_test(a_range_of_an_unknown_total),
 		cmocka_unit_test(a_pause_repeats_what_was_not_taken),
 		cmocka_unit_test(a_paused_get_can_be_cancelled),
 		cmocka_unit_test(a_waiting_get_can_be_cancelled),

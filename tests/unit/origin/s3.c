@@ -380,12 +380,14 @@ static void a_range_must_be_a_range(void **state)
 		.path = "a//b +",
 		.offset = 2,
 		.length = 3,
-		.version = {.text = "\"e\"", .strong = true}};
+		.version = {.text = "\"e\"", .strong = true},
+		.size_bytes = 9};
 	assert_int_equal(wait_get(wait), 0);
 	assert_memory_equal(wait->bytes, "abc", 3);
 	assert_non_null(strstr(script_request(fixture.script, 0), "SignedHeaders=host;range;"));
 	wait->get.path = "whole";
 	wait->get.offset = 0;
+	wait->get.size_bytes = 3;
 	assert_int_equal(wait_get(wait), 0);
 	wait->get.path = "gone";
 	assert_int_equal(wait_get(wait), -ENOENT);

@@ -187,6 +187,7 @@ static void get_init(struct wait_get *wait, struct origin *origin, const char *p
 	wait->get = (struct origin_get){.origin = origin,
 		.path = path,
 		.length = SIZE,
+		.size_bytes = SIZE,
 		.version = {.text = "\"v\"", .strong = true}};
 }
 

@@ -84,12 +84,17 @@ static void pauses_grow_to_a_limit(void **state)
 {
 	(void)state;
 	for (unsigned tries = 1; tries < 40; tries++) {
-		uint64_t most = tries < 7 ? 100u << tries : 10000, pause;
+		uint64_t most = tries < 7 ? 100u << tries : 10000, span = most - 100 + 1;
 
-		pause = request_pause_ms(tries, 0);
-		assert_in_range(pause, 100, most);
+		/* Any pause of the span is as likely as any other. */
+		assert_int_equal(request_pause_ms(tries, 0, 0), 100);
+		assert_int_equal(request_pause_ms(tries, 0, span - 1), most);
+		assert_int_equal(request_pause_ms(tries, 0, span), 100);
+		assert_int_equal(request_pause_ms(tries, 0, 7 * span + 42), 142);
+		/* Those who were told the same time come after it, one by one. */
+		assert_int_equal(request_pause_ms(tries, 30, 0), 30100);
+		assert_int_equal(request_pause_ms(tries, 30, span - 1), 30000 + most);
 	}
-	assert_true(request_pause_ms(1, 30) >= 30000);
 }
 
 static void content_ranges(void **state)
@@ -150,10 +155,45 @@ static void a_status_line_starts_anew(void **state)
 	assert_true(version.strong);
 	feed(&answer, "Content-Length: 12x\r\n");
 	assert_false(answer.has_length);
-	feed(&answer, "Retry-After: 7\r\n");
-	assert_int_equal(answer.retry_after_s, 7);
-	feed(&answer, "Retry-After: Thu, 01 Jan 1970 00:00:10 GMT\r\n");
-	assert_int_equal(answer.retry_after_s, 0);
+	assert_false(answer.coded);
+	feed(&answer, "Content-Encoding: identity\r\n");
+	assert_false(answer.coded);
+	feed(&answer, "content-encoding: gzip\r\n");
+	assert_true(answer.coded);
+}
+
+static void when_to_come_again(void **state)
+{
+	static const struct {
+		const char *retry_after, *date;
+		uint64_t seconds; /* seen by a client whose clock is at 100 */
+	} cases[] = {
+		{"Retry-After: 7\r\n", NULL, 7},
+		{"Retry-After: 7\r\n", "Date: Thu, 01 Jan 1970 00:00:10 GMT\r\n", 7},
+		{"Retry-After: Thu, 01 Jan 1970 00:01:50 GMT\r\n", NULL, 10},
+		{"Retry-After: Thu, 01 Jan 1970 00:00:10 GMT\r\n", NULL, 0},
+		/* What counts is the server's clock, be it ahead or behind. */
+		{"Retry-After: Thu, 01 Jan 1970 01:00:12 GMT\r\n",
+			"Date: Thu, 01 Jan 1970 01:00:10 GMT\r\n", 2},
+		{"Retry-After: Thu, 01 Jan 1970 00:00:12 GMT\r\n",
+			"Date: Thu, 01 Jan 1970 00:00:10 GMT\r\n", 2},
+		{"Retry-After: Thu, 01 Jan 1970 00:00:12 GMT\r\n",
+			"Date: Thu, 01 Jan 1970 00:00:20 GMT\r\n", 0},
+		{"Retry-After: 99999999\r\n", NULL, 3600},
+		{"Retry-After: soon\r\n", NULL, 0},
+		{"Retry-After: 7 minutes\r\n", NULL, 0},
+		{"Retry-After: -7\r\n", NULL, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct answer answer = {0};
+
+		feed(&answer, cases[i].retry_after);
+		if (cases[i].date)
+			feed(&answer, cases[i].date);
+		assert_int_equal(answer_pause_s(&answer, 100), cases[i].seconds);
+	}
 }
 
 int main(void)
@@ -164,6 +204,7 @@ int main(void)
 		cmocka_unit_test(pauses_grow_to_a_limit),
 		cmocka_unit_test(content_ranges),
 		cmocka_unit_test(a_status_line_starts_anew),
+		cmocka_unit_test(when_to_come_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,8 +128,9 @@ struct origin_private {
 struct origin_get {
 	struct origin *origin;
 	const char *path;        /* the caller keeps it until done */
-	uint64_t offset, length; /* within the version's size; length > 0 */
+	uint64_t offset, length; /* within size_bytes; length > 0 */
 	struct origin_version version;
+	uint64_t size_bytes; /* of the version: an answer that has another is no answer */
 	enum origin_priority priority;
 	/*
 	 * Takes n bytes that follow the ones before. Returns how many it took; fewer than n pauses
