@@ -16,7 +16,7 @@ packages_of() {
 	build) echo gcc libc6-dev pkgconf meson ninja-build python3 ca-certificates tar gzip xz-utils kmod mount \
 		liburing-dev libcurl4-openssl-dev libxxhash-dev liblz4-dev liblmdb-dev libxml2-dev libjansson-dev \
 		libmicrohttpd-dev libssl-dev libcmocka-dev ;;
-	test) echo git openssl procps python3-venv python3-pip python3-pytest python3-pytest-timeout python3-numpy \
+	test) echo git openssl procps e2fsprogs python3-venv python3-pip python3-pytest python3-pytest-timeout python3-numpy \
 		python3-h5py python3-torch ;;
 	check) echo git clang clang-format clang-tidy "$(sanitizer_runtime)" shellcheck ;;
 	bench) echo fio rclone s3fs procps ;;
