@@ -1,5 +1,7 @@
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -8,6 +10,7 @@
 #include "cache/cache.h"
 #include "command.h"
 #include "daemon.h"
+#include "fs/volume.h"
 #include "hold/client.h"
 #include "hold/keeper.h"
 #include "settings.h"
@@ -34,11 +37,32 @@ const char serve_help[] =
 	"Example:\n"
 	"  cachefs serve --store /nvme/cachefs --size 80% --metrics 127.0.0.1:9464\n";
 
+/* The session tables of the mounts that would be taken over. */
+static int check_tables(struct why *why)
+{
+	const char *list = getenv(KEEPER_TABLES);
+	int r = 0;
+
+	while (!r && list && *list) {
+		char *end;
+		long fd = strtol(list, &end, 10);
+
+		if (end == list || fd < 0 || fd > INT_MAX)
+			return why_set(why, -EINVAL, KEEPER_TABLES "=%s is no list of descriptors",
+				getenv(KEEPER_TABLES));
+		r = volumes_check_table((int)fd, why);
+		list = *end == ',' ? end + 1 : end;
+	}
+	return r;
+}
+
 /* Asked before an upgrade, of the new binary: its reasons against it, or what it understands. */
 static int check(const struct settings_result *settings, struct why *why)
 {
 	int r = cache_check(settings->store, why);
 
+	if (!r)
+		r = check_tables(why);
 	if (!r)
 		printf("cachefs %s keeper %d\n", CACHEFS_VERSION, KEEPER_STATE_VERSION);
 	return r;

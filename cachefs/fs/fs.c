@@ -115,7 +115,7 @@ static int make(const struct fs_config *config, int device, struct table *table,
 	if (config->forgo_resend)
 		session_forgo_resend(fs->session);
 	sweeper_init(&fs->sweeper);
-	stale_opens_init(&fs->stale_opens);
+	stale_opens_init(&fs->stale_opens, table_stale_slots(fs->table));
 	*ret = fs;
 	return 0;
 }

@@ -95,7 +95,8 @@ static void reply_stale(struct open_request *request)
 	struct fs *fs = request->fs;
 
 	atomic_fetch_add(&fs->counters.estale_opens, 1);
-	stale_opens_note(&fs->stale_opens, request->parked.pid, request->node->ino);
+	stale_opens_note(&fs->stale_opens, request->parked.pid, request->node->ino, request->fh);
+	crash_point("after_table");
 	fuse_reply_err(request->parked.req, ESTALE);
 }
 
@@ -221,12 +222,15 @@ static void revalidate(struct open_request *request)
 }
 
 /* True: the kernel has to look the name up again. */
-static bool is_outdated(struct open_request *request)
+static bool is_outdated(struct open_request *request, enum stale_try try)
 {
 	struct fs *fs = request->fs;
 	struct origin_attr attr;
 	int r;
 
+	/* A predecessor found so. */
+	if (try == STALE_SAME)
+		return true;
 	if (request->node->suspect) {
 		nodes_supersede(&fs->nodes, request->node);
 		return true;
@@ -246,13 +250,15 @@ static bool is_outdated(struct open_request *request)
 static void start(struct open_request *request, fuse_req_t req)
 {
 	struct fs *fs = request->fs;
+	enum stale_try try;
 	bool pinned;
 
 	parked_begin(&fs->parking, &request->parked, req);
-	request->settle =
-		stale_opens_take(&fs->stale_opens, request->parked.pid, request->node->ino);
-	pinned = request->settle || node_is_superseded(request->node);
-	if (!pinned && is_outdated(request)) {
+	try = stale_opens_try(
+		&fs->stale_opens, request->parked.pid, request->node->ino, request->fh);
+	request->settle = try == STALE_SECOND;
+	pinned = request->settle || (try == STALE_FIRST && node_is_superseded(request->node));
+	if (!pinned && is_outdated(request, try)) {
 		if (parked_claim(&request->parked))
 			reply_stale(request);
 		end(request);

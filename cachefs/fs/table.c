@@ -440,6 +440,11 @@ void table_closing_end(struct table *table, int backing_id)
 	}
 }
 
+struct stale_slot *table_stale_slots(const struct table *table)
+{
+	return (void *)((char *)table->header + TABLE_STALE_AT);
+}
+
 int table_closing_take(struct table *table)
 {
 	for (uint32_t i = 0; i < TABLE_CLOSING; i++) {

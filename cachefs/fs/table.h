@@ -3,7 +3,8 @@
  *
  * It lies in a memfd, is written before the reply that depends on it, by plain stores, and holds
  * INIT and its reply, the nodes, the handles, the backing ids, and of requests: which are in flight,
- * and the results of those that must not be done twice (table_requests.c).
+ * the results of those that must not be done twice (table_requests.c), and which opens were answered
+ * ESTALE (stale.h).
  *
  * A record that SIGKILL left half-written must be told from a whole one: what never changes in a
  * record is written first, then its `sum` (of all that, never 0) with release order; a record is
@@ -67,6 +68,7 @@ struct table_handle {
 };
 
 struct table;
+struct stale_slot;
 
 /* 0 or -errno. Both ceilings below 1 << TABLE_SLOT_BITS. Memory is used as records come. */
 int table_new(uint32_t max_nodes, uint32_t max_handles, struct table **ret);
@@ -151,7 +153,12 @@ void table_drop_result(struct table *table, uint64_t unique);
 /* What predecessors left and nobody asked for again. */
 void table_drop_old_results(struct table *table);
 
+/* The notes of opens that were answered ESTALE; any content is harmless. */
+struct stale_slot *table_stale_slots(const struct table *table);
+
 /* Reads it as a successor must, who trusts nothing in it. 0, or -EUCLEAN with why. */
 int table_check(int fd, struct why *why);
+/* The same of what doesn't change in its life: its version and sizes. Right while a daemon uses it. */
+int table_check_version(int fd, struct why *why);
 
 #endif

@@ -163,11 +163,11 @@ static int check_records(const struct table_header *header, struct why *why)
 	return r ? r : check_root(&view, why);
 }
 
-int table_check(int fd, struct why *why)
+/* Maps the table, whose header is sane then. */
+static int map_table(int fd, const struct table_header **ret, size_t *ret_size, struct why *why)
 {
 	const struct table_header *header;
 	struct stat st;
-	int r;
 
 	if (fstat(fd, &st) < 0)
 		return why_set(why, -errno, "session table: %s", strerror(errno));
@@ -176,10 +176,35 @@ int table_check(int fd, struct why *why)
 	header = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (header == MAP_FAILED)
 		return why_set(why, -errno, "session table: %s", strerror(errno));
-	if (!header_is_sane(header) || (size_t)st.st_size != table_size(header))
-		r = why_set(why, -EUCLEAN, "session table: not of this version, or damaged");
-	else
-		r = check_records(header, why);
-	munmap((void *)header, (size_t)st.st_size);
+	if (!header_is_sane(header) || (size_t)st.st_size != table_size(header)) {
+		munmap((void *)header, (size_t)st.st_size);
+		return why_set(why, -EUCLEAN, "session table: not of this version, or damaged");
+	}
+	*ret = header;
+	*ret_size = (size_t)st.st_size;
+	return 0;
+}
+
+int table_check_version(int fd, struct why *why)
+{
+	const struct table_header *header;
+	size_t size;
+	int r = map_table(fd, &header, &size, why);
+
+	if (!r)
+		munmap((void *)header, size);
+	return r;
+}
+
+int table_check(int fd, struct why *why)
+{
+	const struct table_header *header;
+	size_t size;
+	int r = map_table(fd, &header, &size, why);
+
+	if (r)
+		return r;
+	r = check_records(header, why);
+	munmap((void *)header, size);
 	return r;
 }

@@ -3,6 +3,7 @@
 #ifndef FS_TABLE_LAYOUT_H
 #define FS_TABLE_LAYOUT_H
 
+#include "stale.h"
 #include "table.h"
 
 #define TABLE_MAGIC      0x31656c6261746663ull /* "cftable1" */
@@ -59,6 +60,15 @@ struct table {
 	_Atomic uint32_t n_in_flight; /* so that nobody searches an empty set */
 	struct slots node_slots, handle_slots, text_slots;
 };
+
+/*
+ * What was added since version 2 lies in the rest of the header's page. Version 2 leaves it as it
+ * is, zeros at first, so whatever lies there must do for a table that such a daemon had meanwhile.
+ */
+#define TABLE_STALE_AT 2176u
+_Static_assert(sizeof(struct table_header) <= TABLE_STALE_AT &&
+		       TABLE_STALE_AT + STALE_SLOTS * sizeof(struct stale_slot) <= 4096,
+	"in the header's page");
 
 static inline size_t table_nodes_offset(void)
 {

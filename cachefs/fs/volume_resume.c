@@ -41,6 +41,11 @@ void volume_unkeep(struct volume *volume)
 		keeper->drop(keeper->arg, volume->id);
 }
 
+int volumes_check_table(int table, struct why *why)
+{
+	return table_check_version(table, why);
+}
+
 /* A device that was never mounted, or whose superblock is gone, says so. */
 static bool is_connected(int device)
 {

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -118,6 +119,26 @@ int child_start(struct keeper *keeper, int binary, struct child *child)
 	return 0;
 }
 
+/* In the child, between fork and exec: the checker gets the session tables too. */
+static void hand_tables(const struct keeper *keeper)
+{
+	char list[HOLD_MOUNTS_MAX * 12] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < HOLD_MOUNTS_MAX; i++) {
+		const struct kept_mount *mount = &keeper->mounts.slots[i];
+
+		if (!mount->used)
+			continue;
+		if (fcntl(mount->table, F_SETFD, 0) < 0)
+			_exit(127);
+		used += (size_t)snprintf(
+			list + used, sizeof list - used, "%s%d", used ? "," : "", mount->table);
+	}
+	if (setenv(KEEPER_TABLES, list, 1) < 0)
+		_exit(127);
+}
+
 int child_start_check(struct keeper *keeper)
 {
 	struct upgrade *upgrade = &keeper->upgrade;
@@ -135,6 +156,7 @@ int child_start_check(struct keeper *keeper)
 		be_ordinary(keeper);
 		if (dup2(fds[1], STDOUT_FILENO) < 0 || dup2(fds[1], STDERR_FILENO) < 0)
 			_exit(127);
+		hand_tables(keeper);
 		become(upgrade->binary, &arguments);
 	}
 	close(fds[1]);

@@ -13,23 +13,13 @@
 #include "notify.h"
 #include "private.h"
 
-/* A daemon that was ready this long did not fail at its start. */
-#define GOOD_LIFE_NS    (2 * NS_PER_SEC)
-#define BACK_OFF_MIN_MS 50u
-#define BACK_OFF_MAX_MS 5000u
 /* For a start on which no mount waits. */
 #define START_LIMIT_NS (60 * NS_PER_SEC)
 /* For the daemon that is to unmount, when we are asked to end and none is ready. */
 #define END_WAIT_NS (10 * NS_PER_SEC)
 
-static void schedule_restart(struct keeper *keeper)
+static void schedule_restart(struct keeper *keeper, uint64_t delay_ms)
 {
-	uint64_t delay_ms = 0;
-
-	if (keeper->quick_deaths)
-		delay_ms = keeper->quick_deaths > 7 ? BACK_OFF_MAX_MS
-						    : BACK_OFF_MIN_MS << (keeper->quick_deaths - 1);
-	keeper->quick_deaths++;
 	keeper->restart_ns = clock_now_ns() + delay_ms * NS_PER_MS;
 }
 
@@ -40,7 +30,7 @@ void keeper_start_daemon(struct keeper *keeper)
 	keeper->restart_ns = 0;
 	if (r) {
 		log_error("daemon_not_started", "error=%s", strerror(-r));
-		schedule_restart(keeper);
+		schedule_restart(keeper, backoff_after(&keeper->backoff, 0));
 		return;
 	}
 	log_info("daemon_started", "pid=%d restarts=%u mounts=%u", (int)keeper->daemon.pid,
@@ -86,7 +76,7 @@ static void daemon_died(struct keeper *keeper, int status)
 {
 	struct child *daemon = &keeper->daemon;
 	bool asked = WIFEXITED(status) && !WEXITSTATUS(status);
-	uint64_t now_ns;
+	uint64_t now_ns, delay_ms;
 
 	/* It may have put a mount with its last breath. */
 	while (talk_input(keeper, daemon))
@@ -96,8 +86,8 @@ static void daemon_died(struct keeper *keeper, int status)
 	keeper->last_status = status;
 	log_death(keeper, daemon);
 	now_ns = clock_now_ns();
-	if (daemon->ready && now_ns - daemon->ready_ns >= GOOD_LIFE_NS)
-		keeper->quick_deaths = 0;
+	delay_ms =
+		backoff_after(&keeper->backoff, daemon->ready ? now_ns - daemon->ready_ns + 1 : 0);
 	child_init(daemon);
 	if (!keeper->down_since_ns)
 		keeper->down_since_ns = now_ns;
@@ -113,7 +103,7 @@ static void daemon_died(struct keeper *keeper, int status)
 		end_with(keeper, WEXITSTATUS(status));
 	} else if (!upgrade_daemon_died(keeper, status)) {
 		keeper->restarts++;
-		schedule_restart(keeper);
+		schedule_restart(keeper, delay_ms);
 	}
 }
 

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backoff.h"
 #include "base/clock.h"
 #include "hold/keeper.h"
 #include "message.h"
@@ -70,7 +71,8 @@ struct keeper {
 	struct kept_mounts mounts;
 	struct child daemon;
 	struct upgrade upgrade;
-	unsigned restarts, quick_deaths;
+	unsigned restarts;
+	struct backoff backoff;
 	int last_status;
 	uint64_t restart_ns;    /* when the daemon is due; 0: not now */
 	uint64_t down_since_ns; /* since when none is ready; 0: one is */

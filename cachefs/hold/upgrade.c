@@ -220,7 +220,7 @@ static void take_over(struct keeper *keeper)
 static void go_back(struct keeper *keeper)
 {
 	enter(keeper, UPGRADE_GO_BACK, GO_BACK_NS);
-	keeper->quick_deaths = 0;
+	keeper->backoff = (struct backoff){0};
 	keeper_start_daemon(keeper);
 }
 

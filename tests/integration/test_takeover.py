@@ -12,7 +12,8 @@ from lib.mount import PROGRAM
 from lib.origins import DirectoryOrigin
 
 NAMES = 6000
-VERSION_AT = 8  # of the table's header, after its magic
+# Of the session table's header, after its magic; and the records of nodes, of which the root is the second.
+VERSION_AT, NODE_SIZE_AT, NODES_AT = 8, 16, 4096
 
 
 def test_directory_streams(cache, workdir, rounds):
@@ -64,20 +65,56 @@ def two(cache, workdir):
     return first, second, tables[new]
 
 
-def set_version(table, number):
+def poke(table, at, change):
+    """Puts change(bytes) in the place of the eight bytes there."""
     fd = os.open(table, os.O_RDWR)
     try:
-        os.pwrite(fd, number.to_bytes(4, "little"), VERSION_AT)
+        os.pwrite(fd, change(os.pread(fd, 8, at)), at)
     finally:
         os.close(fd)
 
 
-def test_an_upgrade_that_cannot_read_a_table_fails(cache, two):
-    """As if the new version had another one; the first volume is served as before."""
+def set_version(table, number):
+    poke(table, VERSION_AT, lambda old: number.to_bytes(4, "little") + old[4:])
+
+
+def damage_root(table):
+    """What a look at the header doesn't see."""
+    fd = os.open(table, os.O_RDONLY)
+    try:
+        node_size = int.from_bytes(os.pread(fd, 4, NODE_SIZE_AT), "little")
+    finally:
+        os.close(fd)
+    poke(table, NODES_AT + node_size, lambda old: bytes([old[0] ^ 1]) + old[1:])
+
+
+def upgrade(cache):
+    return subprocess.run([PROGRAM, "upgrade"], env=cache.env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_upgrade_that_does_not_know_a_table_is_refused(cache, two):
+    """As if the new version had another one: found before the old one stops, and both volumes are served as before."""
+    first, second, table = two
+    before = cache.status()["daemon"]
+    set_version(table, 999)
+    done = upgrade(cache)
+    assert done.returncode == 1 and "check ended" in done.stderr and "session table" in done.stderr, done
+    after = cache.status()["daemon"]
+    assert (after["pid"], after["keeper"]) == (before["pid"], before["keeper"])
+    for mounted in (first, second):
+        assert (mounted / "x").read_bytes() == data.make("x", 300000)
+    set_version(table, 2)
+    assert upgrade(cache).returncode == 0
+    for mounted in (first, second):
+        assert (mounted / "x").read_bytes() == data.make("x", 300000)
+
+
+def test_an_upgrade_that_cannot_take_a_table_over_fails(cache, two):
+    """The first volume is served as before."""
     first, second, table = two
     pid = cache.pid()
-    set_version(table, 999)
-    done = subprocess.run([PROGRAM, "upgrade"], env=cache.env, capture_output=True, text=True, timeout=60, check=False)
+    damage_root(table)
+    done = upgrade(cache)
     assert done.returncode == 1 and "previous version was started again" in done.stderr, done
     assert cache.pid() != pid and cache.keeper()["restarts"] == 0
     assert (first / "x").read_bytes() == data.make("x", 300000)

@@ -38,7 +38,7 @@ struct world {
 	_Atomic bool ids[IDS];
 	_Atomic int mkdirs;
 	uint64_t waited_for; /* a request that the kernel has no answer of */
-	bool warm, changed;
+	bool warm, changed, replaced;
 };
 static struct world *world;
 
@@ -116,7 +116,7 @@ static int receive_fd(int socket)
 static void put_files(void)
 {
 	fakes_reset();
-	fake_put("f", "v1", 100);
+	fake_put("f", world->replaced ? "v2" : "v1", 100);
 	fake_put("d/", "", 0);
 	for (int i = 0; i < 8; i++) {
 		char name[8];
@@ -450,6 +450,82 @@ static void all_live_on(void **state)
 	peer_release(&f->peer, warm, second);
 	expect_backing_ids(0);
 	peer_release(&f->peer, cold, cold_fh);
+}
+
+/* The file has become warm, for a daemon that dies at crash. Returns its cold node. */
+static uint64_t become_warm(struct fixture *f, const char *crash)
+{
+	uint64_t cold;
+
+	start_daemon(f, NULL);
+	cold = lookup(f, "f");
+	assert_int_equal(peer_open(&f->peer, cold, &f->answer), 0);
+	kill_daemon(f);
+	world->warm = true;
+	start_daemon(f, crash);
+	return cold;
+}
+
+/* The next open, by whatever daemon, is no second try. */
+static void expect_first_try(struct fixture *f, uint64_t node)
+{
+	uint64_t newer;
+
+	assert_int_equal(peer_open(&f->peer, node, &f->answer), -ESTALE);
+	newer = lookup(f, "f");
+	assert_true(newer != node);
+	assert_int_equal(peer_open(&f->peer, newer, &f->answer), 0);
+}
+
+/* The daemon dies between the two tries of an open, and its successor has a reason of its own. */
+static void stale_once(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t cold = become_warm(f, NULL), warm;
+
+	assert_int_equal(peer_open(&f->peer, cold, &f->answer), -ESTALE);
+	warm = lookup(f, "f");
+	kill_daemon(f);
+	world->replaced = true;
+	start_daemon(f, NULL);
+	assert_int_equal(peer_open(&f->peer, warm, &f->answer), 0);
+	expect_first_try(f, warm);
+}
+
+/* It had not answered: what comes again is no second try, and must not get the old version. */
+static void stale_not_answered(void **state)
+{
+	struct fixture *f = *state;
+	struct fuse_open_in in = {0};
+	uint64_t cold = become_warm(f, "after_table"), unique;
+
+	peer_send(&f->peer, FUSE_OPEN, cold, &in, sizeof in);
+	expect_crash(f);
+	start_daemon(f, NULL);
+	unique = peer_resend(&f->peer);
+	peer_receive(&f->peer, &f->answer);
+	assert_true(f->answer.header.unique == unique);
+	assert_int_equal(f->answer.header.error, -ESTALE);
+	assert_int_equal(peer_open(&f->peer, lookup(f, "f"), &f->answer), 0);
+}
+
+/* The second try is not answered by the daemon that had it. */
+static void stale_second_not_answered(void **state)
+{
+	struct fixture *f = *state;
+	struct fuse_open_in in = {0};
+	uint64_t cold = become_warm(f, "before_reply:3"), warm;
+
+	assert_int_equal(peer_open(&f->peer, cold, &f->answer), -ESTALE);
+	warm = lookup(f, "f");
+	peer_send(&f->peer, FUSE_OPEN, warm, &in, sizeof in);
+	expect_crash(f);
+	world->replaced = true;
+	start_daemon(f, NULL);
+	peer_resend(&f->peer);
+	peer_receive(&f->peer, &f->answer);
+	assert_int_equal(f->answer.header.error, 0);
+	expect_first_try(f, warm);
 }
 
 /* A directory is read on where another daemon left off, over another listing. */
@@ -941,6 +1017,9 @@ int main(void)
 		TEST(opendir_at_each_point),
 		TEST(lookup_at_each_point),
 		TEST(all_live_on),
+		TEST(stale_once),
+		TEST(stale_not_answered),
+		TEST(stale_second_not_answered),
 		TEST(directory_stream),
 		TEST(without_resend),
 		TEST(done_once),

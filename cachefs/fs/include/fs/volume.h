@@ -66,6 +66,9 @@ void volumes_set_keeper(struct volumes *volumes, const struct volumes_keeper *ke
  */
 int volumes_resume(struct volumes *volumes, uint64_t id, const char *text, int device, int table,
 	struct why *why);
+/* 0 if volumes_resume would understand this session table; right while a daemon uses it. Else -errno
+ * with why. */
+int volumes_check_table(int table, struct why *why);
 /*
  * A planned hand-over: no request is read any more, what is parked is left to the successor, new
  * mounts are refused. Returns when no thread answers requests and no session table changes any more.

@@ -16,6 +16,10 @@
 
 #define KEEPER_ARGS_MAX 48
 
+/* Of the environment of `serve --check`: the descriptors of the session tables that are there now,
+ * "5,7". Not an argument, so that an older version, which doesn't know it, can be gone back to. */
+#define KEEPER_TABLES "CACHEFS_CHECK_TABLES"
+
 struct keeper_config {
 	/* Given to the daemon after "serve", at most KEEPER_ARGS_MAX, then NULL. */
 	const char *const *serve_args;
