@@ -70,6 +70,25 @@ static void print_uptime(double seconds)
 		printf("%.0f s", seconds);
 }
 
+static double share_of(const json_t *stalled, const char *name)
+{
+	return 100 * json_number_value(json_object_get(stalled, name));
+}
+
+/* The number that cards are paid for: above everything else. */
+static void print_stalled(const json_t *volume)
+{
+	const json_t *stalled = json_object_get(volume, "stalled");
+	unsigned long long now = json_number(stalled, "now");
+
+	print_name("stalled");
+	printf("%.2f %% of the last minute, %.2f %% of 5 minutes, %.2f %% since the mount, "
+	       "%s%llu reads now%s: %s\n",
+		share_of(stalled, "share_1m"), share_of(stalled, "share_5m"),
+		share_of(stalled, "share"), now ? red() : "", now, now ? plain() : "",
+		json_text(volume, "source"));
+}
+
 static void print_daemon(const json_t *daemon)
 {
 	char memory[16];
@@ -158,6 +177,27 @@ static void print_counters(const json_t *counters)
 		json_number(counters, "evictions"));
 }
 
+static void print_wait(const json_t *waits, const char *name, const char *text)
+{
+	const json_t *wait = json_object_get(waits, name);
+
+	printf("%llu %s (%.3f s)", json_number(wait, "count"), text,
+		json_number_value(json_object_get(wait, "seconds")));
+}
+
+static void print_waits(const json_t *volume)
+{
+	const json_t *waits = json_object_get(volume, "waits");
+
+	printf("  waits    ");
+	print_wait(waits, "origin", "for the origin");
+	printf(", ");
+	print_wait(waits, "store", "for the store");
+	printf(", %llu for nothing; ", json_number(json_object_get(waits, "none"), "count"));
+	print_wait(waits, "names", "for names");
+	putchar('\n');
+}
+
 static void print_volume(const json_t *volume)
 {
 	const json_t *origin = json_object_get(volume, "origin");
@@ -177,9 +217,9 @@ static void print_volume(const json_t *volume)
 	printf("  origin   %s%s%s%s%s\n", away ? red() : "", state, away ? plain() : "",
 		*error ? ", last error: " : "", error);
 	printf("  cached   %s\n", size_of(volume, "cached_bytes", cached));
-	printf("  reads    hits %s, misses %s, stalled %.3f s\n", size_of(volume, "hit_bytes", hit),
-		size_of(volume, "miss_bytes", miss),
-		json_number_value(json_object_get(volume, "stall_seconds")));
+	printf("  reads    hits %s, misses %s\n", size_of(volume, "hit_bytes", hit),
+		size_of(volume, "miss_bytes", miss));
+	print_waits(volume);
 	printf("  opens    %llu, %llu of them passthrough\n", json_number(volume, "opens"),
 		json_number(volume, "passthrough_opens"));
 	printf("  now      %llu nodes, %llu handles, %llu parked requests\n",
@@ -196,15 +236,17 @@ static void print_volume(const json_t *volume)
 static void print_whole(const json_t *status)
 {
 	const json_t *daemon = json_object_get(status, "daemon");
+	const json_t *volumes = json_object_get(status, "volumes");
 	json_t *volume;
 	size_t i;
 
+	json_array_foreach(volumes, i, volume) print_stalled(volume);
 	print_daemon(daemon);
 	print_keeper(json_object_get(daemon, "keeper"));
 	print_store(json_object_get(status, "store"));
 	print_features(json_object_get(daemon, "features"));
 	print_counters(json_object_get(status, "counters"));
-	json_array_foreach(json_object_get(status, "volumes"), i, volume) print_volume(volume);
+	json_array_foreach(volumes, i, volume) print_volume(volume);
 }
 
 static void print_path(const json_t *status)

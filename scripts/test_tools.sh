@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What the integration tests need that the distribution does not package: a few Python packages in build/venv and two
-# S3 servers in build/tools. Versions are pinned; what is there in the right version stays.
+# S3 servers in build/tools. Versions are pinned; what is there in the right version stays. And promtool, which comes out
+# of the distribution's package: installing that would start a Prometheus server.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -63,6 +64,21 @@ make_servers() {
 	done
 }
 
+# Without it, the tests that use it are skipped.
+get_promtool() {
+	local work
+	[[ -x build/tools/promtool ]] && return 0
+	work=$(mktemp -d)
+	if (cd "$work" && apt-get download -q prometheus >/dev/null 2>&1 </dev/null) &&
+		dpkg-deb -x "$work"/prometheus_*.deb "$work"; then
+		install "$work/usr/bin/promtool" build/tools/promtool
+	else
+		echo "test_tools.sh: no promtool: the archive has no package prometheus" >&2
+	fi
+	rm -rf "$work"
+}
+
 mkdir -p build
 make_venv
 make_servers
+get_promtool

@@ -152,8 +152,6 @@ void cache_stats(struct cache *cache, struct cache_stats *ret)
 		.objects = totals.objects,
 		.hit_bytes = atomic_load(&c->hit_bytes),
 		.miss_bytes = atomic_load(&c->miss_bytes),
-		.stall_ns = atomic_load(&c->stall_ns),
-		.store_wait_ns = atomic_load(&c->store_wait_ns),
 		.fetches = atomic_load(&c->fetches),
 		.fetched_bytes = atomic_load(&c->fetched_bytes),
 		.uncached_bytes = atomic_load(&c->uncached_bytes),

@@ -50,6 +50,8 @@ static void admit(struct gather *gather)
 void gather_add(struct gather *gather, struct object_read *read)
 {
 	lock_take(&gather->lock);
+	if (!list_empty(&gather->waiting) || (size_t)read->n_pieces > gather->room)
+		read->waited = true;
 	list_append(&gather->waiting, &read->gather);
 	admit(gather);
 	lock_drop(&gather->lock);

@@ -21,11 +21,39 @@
 #include "resident.h"
 #include "whole.h"
 
+/* It has to wait for the origin, from now until its step is done. */
+static void read_stall(struct object_read *read)
+{
+	if (!atomic_exchange(&read->stalled, true))
+		stalls_begin(&read->reader->account->stalled_reads, clock_now_ns());
+}
+
+static void read_stall_end(struct object_read *read)
+{
+	if (!atomic_exchange(&read->stalled, false))
+		return;
+	read->missed = true;
+	stalls_end(&read->reader->account->stalled_reads, clock_now_ns());
+}
+
+/* Reads that waited for nothing don't look at the clock a second time. */
+static void read_account(struct object_read *read, uint64_t bytes)
+{
+	struct cache_counters *counters = &read->reader->object->cache->counters;
+	struct cache_account *account = read->reader->account;
+	enum waited_for waited_for = read->missed   ? WAITED_ORIGIN
+				     : read->waited ? WAITED_STORE
+						    : WAITED_NONE;
+
+	atomic_fetch_add(read->missed ? &counters->miss_bytes : &counters->hit_bytes, bytes);
+	atomic_fetch_add(read->missed ? &account->miss_bytes : &account->hit_bytes, bytes);
+	waits_add(&account->reads[waited_for],
+		waited_for == WAITED_NONE ? 0 : clock_now_ns() - read->started_ns);
+}
+
 static void read_finish(struct object_read *read)
 {
 	struct cache *cache = read->reader->object->cache;
-	struct cache_counters *counters = &cache->counters;
-	struct cache_account *account = read->reader->account;
 	int error = atomic_load(&read->error);
 	struct iovec iov[OBJECT_READ_PIECES];
 	struct pool_buffer *buffers[OBJECT_READ_PIECES];
@@ -43,18 +71,7 @@ static void read_finish(struct object_read *read)
 			bytes += iov[i].iov_len;
 		}
 	}
-	if (read->stalled) {
-		uint64_t stall_ns = clock_now_ns() - read->started_ns;
-
-		atomic_fetch_add(&counters->miss_bytes, bytes);
-		atomic_fetch_add(&counters->stall_ns, stall_ns);
-		atomic_fetch_add(&account->miss_bytes, bytes);
-		atomic_fetch_add(&account->stall_ns, stall_ns);
-	} else {
-		atomic_fetch_add(&counters->hit_bytes, bytes);
-		atomic_fetch_add(&account->hit_bytes, bytes);
-		atomic_fetch_add(&counters->store_wait_ns, clock_now_ns() - read->started_ns);
-	}
+	read_account(read, bytes);
 	/* The read is the caller's again from here. */
 	read->done(read, error, iov, error ? 0 : n);
 	for (int i = 0; i < n; i++)
@@ -72,6 +89,7 @@ static bool piece_arrives(const struct read_piece *piece)
 /* The last piece, or who started them, is done with this step. */
 static void step_finish(struct object_read *read)
 {
+	read_stall_end(read);
 	if (read->gathering || atomic_load(&read->error))
 		read_finish(read);
 	else
@@ -151,8 +169,10 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_c
 	if (chunk) {
 		list_append(&chunk->waiters, &piece->link);
 		if (chunk->phase == PHASE_FETCH) {
-			piece->read->stalled = true;
+			read_stall(piece->read);
 			fetch_promote(chunk->fetch);
+		} else {
+			piece->read->waited = true;
 		}
 		return PIECE_WAITS;
 	}
@@ -171,6 +191,7 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_c
 	chunk->sum = object->groups[piece->chunk / INDEX_GROUP_CHUNKS]
 			     ->sum[piece->chunk % INDEX_GROUP_CHUNKS];
 	list_append(&chunk->waiters, &piece->link);
+	piece->read->waited = true;
 	*ret_chunk = chunk;
 	return PIECE_LOAD;
 }
@@ -207,7 +228,7 @@ static void piece_start(struct read_piece *piece, uint32_t count)
 		case PIECE_FETCH:
 			break;
 		}
-		read->stalled = true;
+		read_stall(read);
 		/* A read that failed already asks for nothing more. */
 		r = atomic_load(&read->error);
 		if (r)
@@ -277,7 +298,9 @@ void object_read_start(struct object_read *read)
 
 	check(read->size_bytes <= OBJECT_READ_MAX);
 	atomic_init(&read->error, 0);
-	read->stalled = false;
+	atomic_init(&read->stalled, false);
+	atomic_init(&read->waited, false);
+	read->missed = false;
 	read->started_ns = clock_now_ns();
 	read->n_pieces = 0;
 	if (read->offset >= object->size_bytes || !read->size_bytes) {

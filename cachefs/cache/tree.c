@@ -19,6 +19,17 @@ void todo_init(struct todo *todo)
 	list_init(&todo->names);
 }
 
+static void wait_ended(struct cache_account *account, uint64_t since_ns)
+{
+	uint64_t now_ns;
+
+	if (!since_ns)
+		return;
+	now_ns = clock_now_ns();
+	stalls_end(&account->stalled_names, now_ns);
+	waits_add(&account->names, now_ns - since_ns);
+}
+
 void todo_do(struct todo *todo)
 {
 	struct list *link;
@@ -30,11 +41,13 @@ void todo_do(struct todo *todo)
 	while ((link = list_pop(&todo->lookups))) {
 		struct tree_lookup *lookup = container_of(link, struct tree_lookup, link);
 
+		wait_ended(lookup->account, lookup->waits_since_ns);
 		lookup->done(lookup, lookup->result);
 	}
 	while ((link = list_pop(&todo->lists))) {
 		struct tree_list *list = container_of(link, struct tree_list, link);
 
+		wait_ended(list->account, list->waits_since_ns);
 		list->done(list, list->result);
 	}
 }
@@ -199,6 +212,20 @@ void lookup_step(struct tree_lookup *lookup, bool told, struct todo *todo)
 		dir_wait_lookup(dir, lookup, todo);
 }
 
+/* Somebody begins to wait for the origin: the time, for wait_ended. */
+static uint64_t miss(struct tree *tree, struct cache_account *account)
+{
+	uint64_t now_ns;
+
+	check(lock_held(&tree->lock));
+	tree->stats.misses++;
+	if (!account)
+		return 0;
+	now_ns = clock_now_ns();
+	stalls_begin(&account->stalled_names, now_ns);
+	return now_ns;
+}
+
 void tree_lookup_start(struct tree_lookup *lookup)
 {
 	static const struct origin_attr root = {.kind = ORIGIN_DIR};
@@ -207,6 +234,7 @@ void tree_lookup_start(struct tree_lookup *lookup)
 
 	todo_init(&todo);
 	list_init(&lookup->link);
+	lookup->waits_since_ns = 0;
 	lock_take(&tree->lock);
 	if (!*lookup->path)
 		lookup_answer(lookup, 0, &root, UINT64_MAX, &todo);
@@ -215,7 +243,7 @@ void tree_lookup_start(struct tree_lookup *lookup)
 	if (!list_empty(&todo.lookups))
 		tree->stats.hits++;
 	else
-		tree->stats.misses++;
+		lookup->waits_since_ns = miss(tree, lookup->account);
 	lock_drop(&tree->lock);
 	todo_do(&todo);
 }
@@ -229,6 +257,7 @@ void tree_list_start(struct tree_list *list)
 
 	todo_init(&todo);
 	list_init(&list->link);
+	list->waits_since_ns = 0;
 	lock_take(&tree->lock);
 	dir = dir_get(tree, list->path, strlen(list->path));
 	if (!dir) {
@@ -247,7 +276,7 @@ void tree_list_start(struct tree_list *list)
 	if (!list_empty(&todo.lists))
 		tree->stats.hits++;
 	else
-		tree->stats.misses++;
+		list->waits_since_ns = miss(tree, list->account);
 	lock_drop(&tree->lock);
 	todo_do(&todo);
 }

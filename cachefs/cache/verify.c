@@ -231,10 +231,12 @@ static void repair_read_done(
 static int repair(struct object *object, struct origin *origin, const char *path,
 	const struct bad_chunks *list, struct verify_result *result)
 {
-	struct cache_account account = {0};
-	struct reader *reader;
-	int r = reader_new(object, origin, path, &account, &reader);
+	struct cache_account account;
+	struct reader *reader = NULL;
+	int r;
 
+	cache_account_init(&account);
+	r = reader_new(object, origin, path, &account, &reader);
 	for (size_t i = 0; !r && i < list->n; i++) {
 		struct repair_read one = {
 			.read =
@@ -267,6 +269,7 @@ static int repair(struct object *object, struct origin *origin, const char *path
 	}
 out:
 	reader_free(reader);
+	cache_account_destroy(&account);
 	return r;
 }
 

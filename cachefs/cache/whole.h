@@ -26,7 +26,7 @@ struct store;
 struct work;
 
 struct cache_counters {
-	_Atomic uint64_t hit_bytes, miss_bytes, stall_ns, store_wait_ns, fetches, fetched_bytes,
+	_Atomic uint64_t hit_bytes, miss_bytes, fetches, fetched_bytes,
 		uncached_bytes, written_bytes, commits, checksum_failures, store_errors,
 		evicted_objects, evicted_bytes;
 };

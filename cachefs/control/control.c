@@ -171,6 +171,7 @@ static int control_new(const struct control_config *config, struct control **ret
 	lock_init(&control->lock);
 	cond_init(&control->quiet);
 	control->started_ns = clock_now_ns();
+	control->started_wall_ns = clock_wall_ns();
 	control->config = *config;
 	control->config.socket = control->config.metrics = NULL;
 	control->config.store = control->config.size = NULL;

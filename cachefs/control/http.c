@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define BODY_MAX    (1u << 20)
-#define METRICS_MAX (8u << 20)
+#define METRICS_MAX (64u << 20)
 
 /* A request while its body arrives; belongs to the connection's thread. */
 struct exchange {

@@ -3,6 +3,7 @@
  * (https://prometheus.io/docs/instrumenting/exposition_formats/). All samples of one metric stand
  * together, so the volumes are looked at first and written metric by metric.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "process.h"
 #include "room.h"
+#include "waits.h"
 
 #define VOLUMES_MAX 4096
 
@@ -17,7 +19,8 @@ struct sample {
 	uint64_t id;
 	char *labels;            /* volume="1",source="…" */
 	struct volume_info info; /* its pointers are not to be followed any more */
-	uint64_t hit_bytes, miss_bytes, stall_ns, passthrough_opens;
+	uint64_t hit_bytes, miss_bytes, passthrough_opens;
+	struct volume_waits waits;
 	struct origin_stats origin;
 	struct tree_stats tree;
 };
@@ -72,28 +75,23 @@ static void take_sample(void *arg, struct volume *volume)
 		return;
 	sample->hit_bytes = sample->info.account->hit_bytes;
 	sample->miss_bytes = sample->info.account->miss_bytes;
-	sample->stall_ns = sample->info.account->stall_ns;
 	sample->passthrough_opens = sample->info.account->passthrough_opens;
+	volume_waits(sample->info.account, &sample->waits);
 	origin_stats(volume_origin(volume), &sample->origin);
 	tree_stats(volume_tree(volume), &sample->tree);
 	samples->count++;
 }
 
-static void head(struct buf *out, const char *name, const char *type, const char *help)
+void metrics_head(struct buf *out, const char *name, const char *type, const char *help)
 {
-	buf_printf(out, "# HELP cachefs_%s %s\n# TYPE cachefs_%s %s\n", name, help, name, type);
+	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
 static void single(
 	struct buf *out, const char *name, const char *type, const char *help, double value)
 {
-	head(out, name, type, help);
-	buf_printf(out, "cachefs_%s %.16g\n", name, value);
-}
-
-static double seconds(uint64_t ns)
-{
-	return (double)ns / (double)NS_PER_SEC;
+	metrics_head(out, name, type, help);
+	buf_printf(out, "%s %.16g\n", name, value);
 }
 
 static double hit_bytes(const struct sample *s)
@@ -104,11 +102,6 @@ static double hit_bytes(const struct sample *s)
 static double miss_bytes(const struct sample *s)
 {
 	return (double)s->miss_bytes;
-}
-
-static double stall_seconds(const struct sample *s)
-{
-	return seconds(s->stall_ns);
 }
 
 static double requests(const struct sample *s)
@@ -200,43 +193,61 @@ static const struct {
 	const char *name, *type, *help;
 	double (*value)(const struct sample *sample);
 } volume_metrics[] = {
-	{"hit_bytes_total", "counter", "Bytes read that the cache had.", hit_bytes},
-	{"miss_bytes_total", "counter", "Bytes read after a wait for the origin.", miss_bytes},
-	{"stall_seconds_total", "counter", "Time that reads waited for the origin.", stall_seconds},
-	{"fuse_requests_total", "counter", "Requests from the kernel.", requests},
-	{"fuse_lookups_total", "counter", "Lookups among the requests.", lookups},
-	{"fuse_reads_total", "counter", "Reads among the requests.", reads},
-	{"opens_total", "counter", "Files opened.", opens},
-	{"passthrough_opens_total", "counter",
+	{"cachefs_hit_bytes_total", "counter", "Bytes read that the cache had.", hit_bytes},
+	{"cachefs_miss_bytes_total", "counter", "Bytes read after a wait for the origin.",
+		miss_bytes},
+	{"cachefs_fuse_requests_total", "counter", "Requests from the kernel.", requests},
+	{"cachefs_fuse_lookups_total", "counter", "Lookups among the requests.", lookups},
+	{"cachefs_fuse_reads_total", "counter", "Reads among the requests.", reads},
+	{"cachefs_opens_total", "counter", "Files opened.", opens},
+	{"cachefs_passthrough_opens_total", "counter",
 		"Files opened whose reads the kernel does by itself.", passthrough_opens},
-	{"stale_opens_total", "counter", "Opens that made the kernel look the name up again.",
-		estale_opens},
-	{"nodes", "gauge", "Nodes that the kernel knows.", nodes},
-	{"handles", "gauge", "Open handles.", handles},
-	{"parked_requests", "gauge", "Requests that wait for the origin or the store.", parked},
-	{"listing_hits_total", "counter", "Names answered from memory or the index.", listing_hits},
-	{"listing_misses_total", "counter", "Names for which the origin was asked.",
+	{"cachefs_stale_opens_total", "counter",
+		"Opens that made the kernel look the name up again.", estale_opens},
+	{"cachefs_nodes", "gauge", "Nodes that the kernel knows.", nodes},
+	{"cachefs_handles", "gauge", "Open handles.", handles},
+	{"cachefs_parked_requests", "gauge", "Requests that wait for the origin or the store.",
+		parked},
+	{"cachefs_listing_hits_total", "counter", "Names answered from memory or the index.",
+		listing_hits},
+	{"cachefs_listing_misses_total", "counter", "Names for which the origin was asked.",
 		listing_misses},
-	{"listing_stale_total", "counter",
+	{"cachefs_listing_stale_total", "counter",
 		"Names answered beyond their time since the origin was out of reach.", stale},
-	{"hidden_keys", "gauge", "Keys that can't be shown as names.", hidden_keys},
-	{"origin_received_bytes_total", "counter", "Bytes of object bodies, failed tries included.",
-		origin_bytes},
-	{"origin_retries_total", "counter", "Requests to the origin that were tried again.",
+	{"cachefs_hidden_keys", "gauge", "Keys that can't be shown as names.", hidden_keys},
+	{"cachefs_origin_received_bytes_total", "counter",
+		"Bytes of object bodies, failed tries included.", origin_bytes},
+	{"cachefs_origin_retries_total", "counter", "Requests to the origin that were tried again.",
 		origin_retries},
-	{"origin_requests_in_flight", "gauge", "Requests to the origin under way.",
+	{"cachefs_origin_requests_in_flight", "gauge", "Requests to the origin under way.",
 		origin_in_flight},
-	{"origin_reachable", "gauge", "1 when the origin's last answer was one.", origin_reachable},
+	{"cachefs_origin_reachable", "gauge", "1 when the origin's last answer was one.",
+		origin_reachable},
 };
 
 static void write_volumes(struct buf *out, const struct samples *samples)
 {
 	for (size_t m = 0; m < sizeof volume_metrics / sizeof volume_metrics[0]; m++) {
-		head(out, volume_metrics[m].name, volume_metrics[m].type, volume_metrics[m].help);
+		metrics_head(out, volume_metrics[m].name, volume_metrics[m].type,
+			volume_metrics[m].help);
 		for (size_t i = 0; i < samples->count; i++)
-			buf_printf(out, "cachefs_%s{%s} %.16g\n", volume_metrics[m].name,
+			buf_printf(out, "%s{%s} %.16g\n", volume_metrics[m].name,
 				samples->all[i].labels, volume_metrics[m].value(&samples->all[i]));
 	}
+}
+
+static void write_waits(struct buf *out, const struct samples *samples)
+{
+	struct labelled_waits *waits = calloc(samples->count + 1, sizeof *waits);
+
+	if (!waits) {
+		out->error = -ENOMEM;
+		return;
+	}
+	for (size_t i = 0; i < samples->count; i++)
+		waits[i] = (struct labelled_waits){samples->all[i].labels, &samples->all[i].waits};
+	waits_write_metrics(out, waits, samples->count);
+	free(waits);
 }
 
 static void write_outcomes(struct buf *out, const struct sample *sample, const char *kind,
@@ -261,7 +272,7 @@ static void write_outcomes(struct buf *out, const struct sample *sample, const c
 
 static void write_requests(struct buf *out, const struct samples *samples)
 {
-	head(out, "origin_requests_total", "counter",
+	metrics_head(out, "cachefs_origin_requests_total", "counter",
 		"Tries of requests to the origin, each with its outcome.");
 	for (size_t i = 0; i < samples->count; i++) {
 		const struct sample *sample = &samples->all[i];
@@ -278,40 +289,66 @@ static void write_cache(struct buf *out, const struct cache_stats *stats)
 		const char *name, *type, *help;
 		double value;
 	} metrics[] = {
-		{"store_capacity_bytes", "gauge", "Bytes that the store may use.",
+		{"cachefs_store_capacity_bytes", "gauge", "Bytes that the store may use.",
 			(double)stats->capacity_bytes},
-		{"store_used_bytes", "gauge", "Bytes of disk blocks that the store uses.",
+		{"cachefs_store_used_bytes", "gauge", "Bytes of disk blocks that the store uses.",
 			(double)stats->used_bytes},
-		{"store_objects", "gauge", "Object versions in the store.", (double)stats->objects},
-		{"store_full", "gauge", "1 when the last try to keep bytes found no space.",
+		{"cachefs_store_objects", "gauge", "Object versions in the store.",
+			(double)stats->objects},
+		{"cachefs_store_full", "gauge", "1 when the last try to keep bytes found no space.",
 			stats->store_full},
-		{"store_wait_seconds_total", "counter", "Time that reads waited for the store.",
-			seconds(stats->store_wait_ns)},
-		{"store_errors_total", "counter", "Reads and writes that the disk failed.",
+		{"cachefs_store_errors_total", "counter", "Reads and writes that the disk failed.",
 			(double)stats->store_errors},
-		{"store_written_bytes_total", "counter", "Bytes written to the store.",
+		{"cachefs_store_written_bytes_total", "counter", "Bytes written to the store.",
 			(double)stats->written_bytes},
-		{"fetches_total", "counter", "Ranges asked of origins.", (double)stats->fetches},
-		{"fetched_bytes_total", "counter", "Bytes of these ranges that came.",
+		{"cachefs_fetches_total", "counter", "Ranges asked of origins.",
+			(double)stats->fetches},
+		{"cachefs_fetched_bytes_total", "counter", "Bytes of these ranges that came.",
 			(double)stats->fetched_bytes},
-		{"uncached_bytes_total", "counter", "Bytes that were fetched and not kept.",
+		{"cachefs_uncached_bytes_total", "counter", "Bytes that were fetched and not kept.",
 			(double)stats->uncached_bytes},
-		{"checksum_failures_total", "counter",
+		{"cachefs_checksum_failures_total", "counter",
 			"Chunks dropped since their bytes were wrong.",
 			(double)stats->checksum_failures},
-		{"evictions_total", "counter", "Objects evicted.", (double)stats->evicted_objects},
-		{"evicted_bytes_total", "counter", "Bytes freed by evictions.",
+		{"cachefs_evictions_total", "counter", "Objects evicted.",
+			(double)stats->evicted_objects},
+		{"cachefs_evicted_bytes_total", "counter", "Bytes freed by evictions.",
 			(double)stats->evicted_bytes},
-		{"commits_total", "counter", "Transactions of the index.", (double)stats->commits},
-		{"pool_buffers", "gauge", "Buffers of 1 MiB that all bytes pass through.",
+		{"cachefs_commits_total", "counter", "Transactions of the index.",
+			(double)stats->commits},
+		{"cachefs_pool_buffers", "gauge", "Buffers of 1 MiB that all bytes pass through.",
 			(double)stats->pool_buffers},
-		{"pool_buffers_in_use", "gauge", "Buffers in use.", (double)stats->pool_in_use},
-		{"pool_waiters", "gauge", "Requests that wait for a buffer.",
+		{"cachefs_pool_buffers_in_use", "gauge", "Buffers in use.",
+			(double)stats->pool_in_use},
+		{"cachefs_pool_waiters", "gauge", "Requests that wait for a buffer.",
 			(double)stats->pool_waiters},
-		{"index_map_bytes", "gauge", "Ceiling of the index's map.",
+		{"cachefs_index_map_bytes", "gauge", "Ceiling of the index's map.",
 			(double)stats->index_map_bytes},
-		{"index_map_used_bytes", "gauge", "Used part of the index's map.",
+		{"cachefs_index_map_used_bytes", "gauge", "Used part of the index's map.",
 			(double)stats->index_map_used_bytes},
+	};
+
+	for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++)
+		single(out, metrics[i].name, metrics[i].type, metrics[i].help, metrics[i].value);
+}
+
+/* The names that Prometheus's own client libraries use for every process. */
+static void write_usage(
+	struct buf *out, const struct control *control, const struct process_usage *usage)
+{
+	const struct {
+		const char *name, *type, *help;
+		double value;
+	} metrics[] = {
+		{"process_start_time_seconds", "gauge", "When the daemon started, in Unix time.",
+			(double)control->started_wall_ns / (double)NS_PER_SEC},
+		{"process_cpu_seconds_total", "counter", "Processor time of the daemon.",
+			usage->cpu_s},
+		{"process_resident_memory_bytes", "gauge", "Resident memory of the daemon.",
+			(double)usage->rss_bytes},
+		{"process_open_fds", "gauge", "Descriptors that the daemon has open.", usage->fds},
+		{"process_max_fds", "gauge", "Descriptors that it may have open.", usage->max_fds},
+		{"process_threads", "gauge", "Threads of the daemon.", usage->threads},
 	};
 
 	for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++)
@@ -323,20 +360,18 @@ static void write_process(struct buf *out, const struct control *control)
 	struct process_usage usage;
 
 	process_usage(&usage);
-	single(out, "uptime_seconds", "gauge", "Time since the daemon's start.",
-		seconds(clock_now_ns() - control->started_ns));
-	single(out, "daemon_restarts_total", "counter",
-		"Daemons that died and were followed by another, since the keeper's start.",
-		control->config.keeper.restarts);
-	head(out, "resident_memory_bytes", "gauge", "Resident memory of the daemon by kind.");
+	write_usage(out, control, &usage);
+	metrics_head(out, "cachefs_resident_memory_bytes", "gauge",
+		"Resident memory of the daemon by kind.");
 	buf_printf(out,
 		"cachefs_resident_memory_bytes{kind=\"anon\"} %" PRIu64
 		"\ncachefs_resident_memory_bytes{kind=\"shmem\"} %" PRIu64
 		"\ncachefs_resident_memory_bytes{kind=\"file\"} %" PRIu64 "\n",
 		usage.anon_bytes, usage.shmem_bytes, usage.file_bytes);
-	single(out, "threads", "gauge", "Threads of the daemon.", usage.threads);
-	single(out, "open_fds", "gauge", "Descriptors that the daemon has open.", usage.fds);
-	head(out, "build_info", "gauge", "1, with the daemon's version.");
+	single(out, "cachefs_daemon_restarts_total", "counter",
+		"Daemons that died and were followed by another, since the keeper's start.",
+		control->config.keeper.restarts);
+	metrics_head(out, "cachefs_build_info", "gauge", "1, with the daemon's version.");
 	buf_printf(out, "cachefs_build_info{version=\"%s\"} 1\n", CACHEFS_VERSION);
 }
 
@@ -346,6 +381,7 @@ void metrics_write(struct control *control, struct buf *out)
 	struct cache_stats stats;
 
 	volumes_each(control->config.volumes, take_sample, &samples);
+	write_waits(out, &samples);
 	write_volumes(out, &samples);
 	write_requests(out, &samples);
 	for (size_t i = 0; i < samples.count; i++)

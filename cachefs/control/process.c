@@ -1,9 +1,11 @@
 #include "process.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static uint64_t field(const char *status, const char *name)
 {
@@ -26,6 +28,27 @@ static unsigned count_fds(void)
 	return count - 1;
 }
 
+static double seconds(struct timeval time)
+{
+	return (double)time.tv_sec + (double)time.tv_usec / 1e6;
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage usage = {0};
+
+	getrusage(RUSAGE_SELF, &usage);
+	return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+static unsigned max_fds(void)
+{
+	struct rlimit limit = {0};
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_cur < UINT_MAX ? (unsigned)limit.rlim_cur : UINT_MAX;
+}
+
 void process_usage(struct process_usage *ret)
 {
 	FILE *file = fopen("/proc/self/status", "re");
@@ -44,5 +67,7 @@ void process_usage(struct process_usage *ret)
 		.file_bytes = field(text, "\nRssFile:") << 10,
 		.threads = (unsigned)field(text, "\nThreads:"),
 		.fds = count_fds(),
+		.max_fds = max_fds(),
+		.cpu_s = cpu_seconds(),
 	};
 }

@@ -6,7 +6,8 @@
 
 struct process_usage {
 	uint64_t rss_bytes, anon_bytes, shmem_bytes, file_bytes;
-	unsigned threads, fds;
+	unsigned threads, fds, max_fds;
+	double cpu_s;
 };
 
 /* What can't be read is 0. */

@@ -17,6 +17,7 @@ struct control {
 	struct control_config config; /* its strings belong to us */
 	struct MHD_Daemon *http, *metrics;
 	uint64_t started_ns;
+	int64_t started_wall_ns;
 	struct lock lock;
 	struct cond quiet;       /* under_way became 0 */
 	unsigned under_way;      /* lock: requests being answered */
@@ -42,6 +43,8 @@ handler handle_verify;                          /* verify.c */
 
 /* The text of /metrics. */
 void metrics_write(struct control *control, struct buf *out); /* metrics.c */
+/* The two lines before a metric's samples. */
+void metrics_head(struct buf *out, const char *name, const char *type, const char *help);
 
 /* A JSON string of text in which bytes that are no UTF-8 show as '?'. */
 json_t *json_shown(const char *text);

@@ -10,6 +10,7 @@
 #include "process.h"
 #include "targets.h"
 #include "totals.h"
+#include "waits.h"
 
 static json_int_t integer(uint64_t value)
 {
@@ -114,8 +115,6 @@ static void add_work(json_t *value, const struct volume_info *info)
 	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
 		json_object_set_new(
 			value, numbers[i].name, json_integer(integer(numbers[i].number)));
-	json_object_set_new(
-		value, "stall_seconds", json_real((double)info->account->stall_ns / 1e9));
 }
 
 /* All mounts of the volume's superblock in this namespace. */
@@ -141,10 +140,12 @@ static json_t *mountpoints_json(const struct volume_info *info)
 static json_t *volume_json(struct volume *volume)
 {
 	struct origin_stats origin;
+	struct volume_waits waits;
 	struct volume_info info;
 	json_t *value;
 
 	volume_info(volume, &info);
+	volume_waits(info.account, &waits);
 	origin_stats(volume_origin(volume), &origin);
 	value = json_pack("{s:I, s:o, s:o, s:o, s:o, s:i, s:s, s:b, s:o}", "id", integer(info.id),
 		"source", json_shown(info.source), "identity", json_shown(info.identity), "options",
@@ -152,6 +153,7 @@ static json_t *volume_json(struct volume *volume)
 		(int)info.mounts, "mode", info.read_only ? "ro" : "rw", "passthrough",
 		info.passthrough, "origin", origin_json(&origin));
 	json_object_set_new(value, "mountpoints", mountpoints_json(&info));
+	waits_add_json(value, &waits);
 	add_work(value, &info);
 	add_seen(value, volume);
 	return value;

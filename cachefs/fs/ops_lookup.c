@@ -109,6 +109,7 @@ static int start(struct fs *fs, fuse_req_t req, fuse_ino_t parent, const char *n
 	lookup->name = lookup->path + strlen(lookup->path) - name_size;
 	lookup->tree.tree = fs->config.tree;
 	lookup->tree.path = lookup->path;
+	lookup->tree.account = fs->config.account;
 	lookup->tree.done = done;
 	parked_begin(&fs->parking, &lookup->parked, req);
 	tree_lookup_start(&lookup->tree);

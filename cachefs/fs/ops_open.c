@@ -216,6 +216,7 @@ static void revalidate(struct open_request *request)
 {
 	request->tree.tree = request->fs->config.tree;
 	request->tree.path = request->path;
+	request->tree.account = request->fs->config.account;
 	request->tree.revalidate = true;
 	request->tree.done = revalidated;
 	tree_lookup_start(&request->tree);

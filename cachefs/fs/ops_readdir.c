@@ -260,6 +260,7 @@ static int start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, struct list_requ
 	request->node = node;
 	request->list.tree = fs->config.tree;
 	request->list.path = request->path;
+	request->list.account = fs->config.account;
 	request->list.done = done;
 	parked_begin(&fs->parking, &request->parked, req);
 	tree_list_start(&request->list);

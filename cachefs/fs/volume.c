@@ -67,6 +67,7 @@ void volume_unref(struct volume *volume)
 	free(volume->source);
 	free(volume->identity);
 	free(volume->normal);
+	cache_account_destroy(&volume->account);
 	free(volume);
 }
 

@@ -95,6 +95,7 @@ int volume_new(struct volumes *volumes, const char *source, const char *options,
 	list_init(&volume->link);
 	volume->volumes = volumes;
 	volume->refs = 1;
+	cache_account_init(&volume->account);
 	volume->given_source = strdup(source);
 	volume->given_options = strdup(options ? options : "");
 	if (!volume->given_source || !volume->given_options)

@@ -108,55 +108,6 @@ def test_the_control_socket_speaks_http(cache, scripted):
 
 # metrics
 
-METRIC = re.compile(r"^[a-z_]+(\{([a-z_]+=\"(?:[^\"\\\n]|\\.)*\",?)*\})? [-+0-9.e]+$")
-
-
-def test_metrics(cache, scripted):
-    """Prometheus's text format: each metric has its help and its type once, and stands together."""
-    port = free_port()
-    cache.start("--metrics", f"127.0.0.1:{port}")
-    mounted = cache.mount_origin(scripted)
-    cache.mount_origin(scripted, "uid=5", name="second")
-    reads.sha256(mounted / "dir" / "a")
-
-    def get(path):
-        link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        link.request("GET", path)
-        answer = link.getresponse()
-        return answer.status, answer.headers, answer.read().decode()
-
-    status, headers, text = get("/metrics")
-    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    assert text.endswith("\n")
-    types, seen, values, now = {}, [], {}, None
-    for line in text.splitlines():
-        if line.startswith("# HELP "):
-            now = line.split()[2]
-            assert now not in seen and len(line.split()) > 3
-            seen.append(now)
-        elif line.startswith("# TYPE "):
-            assert line.split()[2] == now and line.split()[3] in ("counter", "gauge")
-            types[now] = line.split()[3]
-        else:
-            assert METRIC.match(line), line
-            name = re.split(r"[{ ]", line)[0]
-            assert name == now and name in types
-            key = line.rpartition(" ")[0]
-            assert key not in values, line
-            values[key] = float(line.rpartition(" ")[2])
-    assert all(name.startswith("cachefs_") for name in types)
-    assert all(name.endswith("_total") == (kind == "counter") for name, kind in types.items())
-    assert not any(name.endswith(("_ms", "_kb", "_mb")) for name in types)
-    gets = sum(v for k, v in values.items() if k.startswith("cachefs_origin_requests_total") and 'kind="get"' in k)
-    assert gets == scripted.faulty.count("get")
-    assert values["cachefs_fetched_bytes_total"] == SIZE
-    assert values["cachefs_store_capacity_bytes"] > values["cachefs_store_used_bytes"] > 0
-    for name in ("hit_bytes_total", "miss_bytes_total", "stall_seconds_total", "checksum_failures_total"):
-        assert f"cachefs_{name}" in types
-    assert get("/healthz")[0] == 200
-    assert get("/v1/status")[0] == 404
-
-
 def test_metrics_on_an_address_in_use(cache):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

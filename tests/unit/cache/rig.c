@@ -28,6 +28,7 @@ static void parts_free(struct open_parts *parts)
 	list_remove(&parts->link);
 	lock_drop(&handles_lock);
 	reader_free(parts->reader);
+	cache_account_destroy(&parts->account);
 	object_unref(parts->object);
 	free(parts);
 }
@@ -224,6 +225,7 @@ void handle_open_by(struct rig *rig, struct origin *origin, const char *path, st
 	check(!open_and_wait(rig, origin, path, &ret->attr, &ret->object));
 	ret->parts = calloc(1, sizeof *ret->parts);
 	check(ret->parts);
+	cache_account_init(&ret->parts->account);
 	check(!reader_new(ret->object, origin, ret->path, &ret->parts->account, &ret->reader));
 	ret->parts->object = ret->object;
 	ret->parts->reader = ret->reader;

@@ -115,7 +115,8 @@ static void counters_keep_what_ended_volumes_had(void **state)
 
 static void status(void **state)
 {
-	json_t *answer = ask(*state, "GET", "/v1/status", NULL), *volume;
+	static const char *const shares[] = {"share", "share_1m", "share_5m"};
+	json_t *answer = ask(*state, "GET", "/v1/status", NULL), *volume, *stalled;
 
 	assert_int_equal(number(json_object_get(answer, "daemon"), "pid"), getpid());
 	assert_true(number(json_object_get(answer, "daemon"), "rss_bytes") > 0);
@@ -129,6 +130,14 @@ static void status(void **state)
 	assert_string_equal(json_string_value(json_object_get(volume, "mode")), "ro");
 	assert_int_equal(number(volume, "hit_bytes"), 7);
 	assert_int_equal(number(volume, "hidden_keys"), 5);
+	stalled = json_object_get(volume, "stalled");
+	assert_int_equal(number(stalled, "now"), 2);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(json_real_value(json_object_get(stalled, shares[i])) == 1);
+	stalled = json_object_get(volume, "stalled_names");
+	assert_int_equal(number(stalled, "now"), 0);
+	assert_true(json_real_value(json_object_get(stalled, "seconds")) == 0);
+	assert_true(json_real_value(json_object_get(volume, "stall_seconds")) == 3.5);
 	assert_int_equal(number(volume, "cached_bytes"), 77);
 	json_decref(answer);
 }
@@ -334,6 +343,11 @@ static void raw(const char *socket_path, const char *request, char *answer, size
 	close(fd);
 }
 
+static bool is_named(const char *line)
+{
+	return !strncmp(line, "cachefs_", 8) || !strncmp(line, "process_", 8);
+}
+
 static void metrics(void **state)
 {
 	struct bed *bed = *state;
@@ -345,14 +359,19 @@ static void metrics(void **state)
 		"\ncachefs_hit_bytes_total{volume=\"1\",source=\"s3://bucket/pre\\\"fix\"} 7\n"));
 	assert_non_null(strstr(answer,
 		"source=\"s3://bucket/pre\\\"fix\",kind=\"get\",outcome=\"throttled\"} 2\n"));
-	assert_non_null(strstr(answer, "\ncachefs_stall_seconds_total{"));
-	assert_non_null(strstr(answer, "} 1.5\n"));
+	/* Buckets add up. */
+	assert_non_null(strstr(answer, ",waited_for=\"origin\",le=\"0.3\"} 0\n"));
+	assert_non_null(strstr(answer, ",waited_for=\"origin\",le=\"1\"} 1\n"));
+	assert_non_null(strstr(answer, ",waited_for=\"origin\",le=\"3\"} 2\n"));
+	assert_non_null(strstr(answer, ",waited_for=\"origin\",le=\"+Inf\"} 2\n"));
+	assert_non_null(strstr(answer, ",waited_for=\"origin\"} 3.5\n"));
+	assert_non_null(strstr(answer, ",waited_for=\"origin\"} 2\n"));
+	assert_non_null(strstr(answer, ",request=\"read\"} 2\n"));
 	assert_non_null(strstr(answer, "\ncachefs_store_capacity_bytes 1073741824\n"));
 	/* Every sample's family was announced. */
 	line = strstr(answer, "\r\n\r\n") + 4;
 	for (line = strtok(line, "\n"); line; line = strtok(NULL, "\n"))
-		assert_true(!strncmp(line, "# HELP cachefs_", 15) ||
-			    !strncmp(line, "# TYPE cachefs_", 15) || !strncmp(line, "cachefs_", 8));
+		assert_true(is_named(line) || is_named(line + strlen("# HELP ")));
 }
 
 static void ending(void **state)

@@ -9,7 +9,11 @@
 #include "base/check.h"
 
 struct fake fake;
-static struct cache_account account = {.hit_bytes = 7, .stall_ns = 1500000000};
+static struct cache_account account = {.hit_bytes = 7,
+	.reads[WAITED_ORIGIN] = {.counts[8] = 1, .counts[9] = 1, .sum_ns = 3500000000},
+	/* Ever since the clock began. */
+	.stalled_reads = {.lock = LOCK_INITIALIZER, .waiting = 2},
+	.stalled_names = {.lock = LOCK_INITIALIZER}};
 
 #define THE_VOLUME ((struct volume *)&fake)
 

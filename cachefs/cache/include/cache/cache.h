@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/why.h"
+#include "cache/stalls.h"
 
 #define CHUNK_SIZE (1u << 20)
 
@@ -38,8 +39,6 @@ struct cache_stats {
 	uint64_t capacity_bytes, used_bytes, objects;
 	uint64_t hit_bytes;              /* read from memory or store */
 	uint64_t miss_bytes;             /* read after a wait for the origin */
-	uint64_t stall_ns;               /* sum over reads of the time they waited for the origin */
-	uint64_t store_wait_ns;          /* the same for the store */
 	uint64_t fetches, fetched_bytes; /* ranges asked for, bytes that came */
 	uint64_t uncached_bytes;         /* fetched, and not kept: no space, or the disk refused */
 	uint64_t written_bytes, commits;
@@ -55,10 +54,24 @@ void cache_stats(struct cache *cache, struct cache_stats *ret);
 /* The directory, as given. */
 const char *cache_store_dir(const struct cache *cache);
 
-/* Told to the cache by its users, for the counters of one volume; zero at first, and alive as long
- * as its readers. */
+/*
+ * What a read waited for. It counts once, for the first of origin, store and nothing that it waited
+ * for at all, with all of its time. A wait for memory counts to what the memory was for: bytes that
+ * can't come from the origin, or from the store.
+ */
+enum waited_for { WAITED_NONE, WAITED_STORE, WAITED_ORIGIN, WAITED_FOR };
+
+/* Told to the cache by its users, for the counters of one volume; alive as long as its readers and
+ * their requests for names. */
 struct cache_account {
-	_Atomic uint64_t hit_bytes, miss_bytes, stall_ns, opens, passthrough_opens;
+	_Atomic uint64_t hit_bytes, miss_bytes, opens, passthrough_opens;
+	struct waits reads[WAITED_FOR];
+	struct waits names; /* requests for names that waited for the origin's word */
+	/* Reads that wait for bytes of the origin, and requests for names as above. What is fetched
+	 * ahead of readers is in neither. */
+	struct stalls stalled_reads, stalled_names;
 };
+void cache_account_init(struct cache_account *account);
+void cache_account_destroy(struct cache_account *account);
 
 #endif

@@ -85,7 +85,9 @@ struct object_read {
 	bool gathering; /* holds, or waits for, a buffer of each piece at once */
 	_Atomic int waiting;
 	_Atomic int error;
-	_Atomic bool stalled;
+	_Atomic bool stalled; /* waits for the origin, and is counted so */
+	_Atomic bool waited;  /* has waited for the store, or for memory to hold its bytes */
+	bool missed;          /* has waited for the origin */
 	uint64_t started_ns;
 	int n_pieces;
 };

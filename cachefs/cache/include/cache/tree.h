@@ -30,14 +30,16 @@ void tree_free(struct tree *tree);
 
 struct tree_lookup {
 	struct tree *tree;
-	const char *path; /* "" is the root; the caller's until done */
-	bool revalidate;  /* asks the origin whatever is remembered (option strict; an open that met
+	const char *path;              /* "" is the root; the caller's until done */
+	struct cache_account *account; /* whose wait it is for the origin; NULL: nobody's */
+	bool revalidate; /* asks the origin whatever is remembered (option strict; an open that met
 			     -ESTALE) */
 	/* error: 0, -ENOENT, -EACCES, -EIO. */
 	void (*done)(struct tree_lookup *lookup, int error);
 	struct origin_attr attr; /* result */
 	uint64_t fresh_ms;       /* how long this may be believed, also of -ENOENT */
 	struct list link;        /* private from here */
+	uint64_t waits_since_ns; /* 0: it didn't wait */
 	int result;
 };
 void tree_lookup_start(struct tree_lookup *lookup);
@@ -58,12 +60,14 @@ struct listing_entry {
 
 struct tree_list {
 	struct tree *tree;
-	const char *path; /* of a directory; the caller's until done */
+	const char *path;              /* of a directory; the caller's until done */
+	struct cache_account *account; /* whose wait it is for the origin; NULL: nobody's */
 	/* error: 0, -ENOENT, -ENOTDIR, -EACCES, -EIO. */
 	void (*done)(struct tree_list *list, int error);
 	struct listing *listing; /* result: one reference */
 	uint64_t fresh_ms;
 	struct list link; /* private from here */
+	uint64_t waits_since_ns;
 	int result;
 };
 void tree_list_start(struct tree_list *list);

@@ -82,7 +82,7 @@ struct volume_info {
 	char mountpoint[4096]; /* the first one of mountinfo, "" when none is left */
 	unsigned mounts;       /* how many */
 	bool read_only, passthrough;
-	const struct cache_account *account;
+	struct cache_account *account;
 	uint64_t requests, lookups, reads, opens, estale_opens;
 	uint64_t nodes, handles, parked; /* now */
 };
