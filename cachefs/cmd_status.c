@@ -131,6 +131,13 @@ static void print_store(const json_t *store)
 	if (json_is_true(json_object_get(store, "full")))
 		printf(", %sfull%s", red(), plain());
 	putchar('\n');
+	if (json_number(store, "damaged_indexes")) {
+		print_name("");
+		printf("%s%llu damaged%s set aside as %s/index.damaged…: check the disk, then "
+		       "remove it\n",
+			red(), json_number(store, "damaged_indexes"), plain(),
+			json_text(store, "path"));
+	}
 }
 
 static void print_features(json_t *features)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "base/work.h"
 #include "commit.h"
@@ -23,6 +24,22 @@
 #define INDEX_MAP      (64ull << 30)
 #define RING_ENTRIES   64
 
+/* A damaged index is no reason not to start: what it knew comes from the origins again. */
+static int open_index(struct cache *cache, struct why *why)
+{
+	const char *dir = store_index_dir(cache->store);
+	char aside[PATH_MAX];
+	int r = index_open(dir, INDEX_MAP, &cache->index, why);
+
+	if (r != -EUCLEAN)
+		return r;
+	r = index_set_aside(dir, aside, why);
+	if (r)
+		return r;
+	log_error("index_set_aside", "to=%s reason=%s", aside, why->text);
+	return index_open(dir, INDEX_MAP, &cache->index, why);
+}
+
 static int start(struct cache *cache, const struct cache_config *config, struct why *why)
 {
 	uint64_t memory = config->memory_bytes ? config->memory_bytes : MEMORY_DEFAULT;
@@ -31,7 +48,7 @@ static int start(struct cache *cache, const struct cache_config *config, struct 
 
 	if (r)
 		return r;
-	r = index_open(store_index_dir(cache->store), INDEX_MAP, &cache->index, why);
+	r = open_index(cache, why);
 	if (r)
 		return r;
 	r = space_init(cache, config->capacity, why);
@@ -60,7 +77,11 @@ static int start(struct cache *cache, const struct cache_config *config, struct 
 		r = work_new("keep", 2, &cache->keeps);
 	if (!r)
 		r = commit_start(cache);
-	return r ? why_set(why, r, "can't start the cache: %s", strerror(-r)) : 0;
+	if (r)
+		return why_set(why, r, "can't start the cache: %s", strerror(-r));
+	if (index_was_unclean(cache->index))
+		strays_sweep(cache);
+	return 0;
 }
 
 int cache_new(const struct cache_config *config, struct cache **ret, struct why *why)
@@ -167,6 +188,8 @@ void cache_stats(struct cache *cache, struct cache_stats *ret)
 		.index_map_used_bytes = totals.map_used_bytes,
 		.index_map_bytes = totals.map_bytes,
 		.direct_io = store_direct_io(cache->store),
+		.stray_files = atomic_load(&cache->strays.removed),
+		.indexes_set_aside = index_count_aside(store_index_dir(cache->store)),
 	};
 	lock_take(&cache->space.lock);
 	ret->capacity_bytes = cache->space.capacity_bytes;

@@ -59,7 +59,7 @@ static void object_free(struct object *object)
 {
 	if (!object)
 		return;
-	raw_unref(object->raw);
+	raw_close(object->raw);
 	for (uint32_t i = 0; object->groups &&
 			     i < (object->n_chunks + INDEX_GROUP_CHUNKS - 1) / INDEX_GROUP_CHUNKS;
 		i++)

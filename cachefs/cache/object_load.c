@@ -159,7 +159,7 @@ void object_load(struct object *object)
 		if (!r)
 			r = raw_stat(raw, &state);
 		if (r) {
-			raw_unref(raw);
+			raw_close(raw);
 			record_unbacked(object, &record, r);
 			return;
 		}

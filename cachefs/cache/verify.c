@@ -18,6 +18,7 @@
 #include "objects.h"
 #include "resident.h"
 #include "store/store.h"
+#include "strays.h"
 #include "whole.h"
 
 /* Reads the whole chunk past the page cache, so that it is the disk that is verified. */
@@ -300,26 +301,6 @@ int cache_object_verify(struct cache *cache, struct origin *origin, const char *
 	return r;
 }
 
-struct ids {
-	struct id128 *ids;
-	size_t n, room;
-};
-
-static int ids_add(struct ids *ids, struct id128 id)
-{
-	if (ids->n == ids->room) {
-		size_t room = ids->room ? ids->room * 2 : 1024;
-		struct id128 *more = reallocarray(ids->ids, room, sizeof *more);
-
-		if (!more)
-			return -ENOMEM;
-		ids->ids = more;
-		ids->room = room;
-	}
-	ids->ids[ids->n++] = id;
-	return 0;
-}
-
 static int collect_record(void *arg, struct id128 id, const struct index_object_record *record)
 {
 	return record->object.n_present ? ids_add(arg, id) : 0;
@@ -364,22 +345,6 @@ static int verify_record(struct cache *cache, struct id128 id, struct verify_res
 	return r;
 }
 
-/* A file that no record and no open object knows: a fill that a crash cut off before its first
- * commit. */
-static void remove_stray(struct cache *cache, struct id128 id, struct verify_result *result)
-{
-	struct index_object_record record;
-	struct object *placeholder;
-	uint64_t freed;
-
-	if (object_evict_begin(cache, id, &placeholder))
-		return;
-	if (index_get_object(cache->index, id, &record) == -ENOENT &&
-		!raw_remove(cache->store, id, &freed))
-		result->stray_files++;
-	object_evict_finish(placeholder);
-}
-
 int cache_verify_all(struct cache *cache, struct verify_result *result)
 {
 	struct ids ids = {0};
@@ -393,7 +358,7 @@ int cache_verify_all(struct cache *cache, struct verify_result *result)
 	if (!r)
 		r = raw_each(cache->store, collect_file, &ids);
 	for (size_t i = 0; !r && i < ids.n; i++)
-		remove_stray(cache, ids.ids[i], result);
+		result->stray_files += stray_remove(cache, ids.ids[i], &(uint64_t){0});
 	free(ids.ids);
 	return r;
 }

@@ -16,6 +16,7 @@
 #include "gather.h"
 #include "resident.h"
 #include "space.h"
+#include "strays.h"
 #include "trouble.h"
 
 struct evict_candidates;
@@ -26,9 +27,9 @@ struct store;
 struct work;
 
 struct cache_counters {
-	_Atomic uint64_t hit_bytes, miss_bytes, fetches, fetched_bytes,
-		uncached_bytes, written_bytes, commits, checksum_failures, store_errors,
-		evicted_objects, evicted_bytes;
+	_Atomic uint64_t hit_bytes, miss_bytes, fetches, fetched_bytes, uncached_bytes,
+		written_bytes, commits, checksum_failures, store_errors, evicted_objects,
+		evicted_bytes;
 };
 
 struct cache {
@@ -57,6 +58,7 @@ struct cache {
 	struct space space;
 	struct commit commit;
 	struct trouble trouble;
+	struct strays strays;
 	struct cache_counters counters;
 };
 

@@ -64,10 +64,11 @@ static json_t *daemon_json(const struct control *control)
 
 static json_t *store_json(const struct control *control, const struct cache_stats *stats)
 {
-	return json_pack("{s:o, s:I, s:I, s:i, s:I, s:b, s:b}", "path",
+	return json_pack("{s:o, s:I, s:I, s:i, s:I, s:b, s:b, s:i}", "path",
 		json_shown(control->config.store), "capacity_bytes", integer(stats->capacity_bytes),
 		"used_bytes", integer(stats->used_bytes), "dirty_bytes", 0, "objects",
-		integer(stats->objects), "direct_io", stats->direct_io, "full", stats->store_full);
+		integer(stats->objects), "direct_io", stats->direct_io, "full", stats->store_full,
+		"damaged_indexes", (int)stats->indexes_set_aside);
 }
 
 static json_t *origin_json(const struct origin_stats *stats)

@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -82,6 +83,23 @@ int snapshot_begin(struct index *index, MDB_txn **ret)
 	return lmdb_error(mdb_txn_begin(index->env, NULL, MDB_RDONLY, ret));
 }
 
+int value_read(struct index *index, MDB_dbi dbi, const void *key, size_t key_size,
+	int (*take)(const MDB_val *value, void *arg), void *arg)
+{
+	WITHIN_LMDB(index);
+	MDB_txn *txn;
+	MDB_val value;
+	int r = snapshot_begin(index, &txn);
+
+	if (r < 0)
+		return r;
+	r = value_get(txn, dbi, key, key_size, &value);
+	if (r == 0)
+		r = take(&value, arg);
+	mdb_txn_abort(txn);
+	return r;
+}
+
 /*
  * A page of the map beyond the file's end would be SIGBUS to who reads it. A file that was cut gets
  * its length back, so that LMDB finds empty pages there and says that they are damaged. Also a
@@ -157,10 +175,7 @@ static int env_why(int r, const char *dir, struct why *why)
 			"or remove the whole store to start with an empty one",
 			dir);
 	case -EUCLEAN:
-		return why_set(why, r,
-			"index %s: its data.mdb is damaged; check the disk, then remove the whole "
-			"store to start with an empty one",
-			dir);
+		return why_set(why, r, "index %s: its data.mdb is damaged; check the disk", dir);
 	default:
 		return why_set(why, r,
 			"index %s: can't be opened: %s; check its permissions, its disk and the "
@@ -170,20 +185,44 @@ static int env_why(int r, const char *dir, struct why *why)
 	}
 }
 
+static int prepare(const char *dir, const char *boot_id_path, struct index **ret, struct why *why)
+{
+	struct index *index;
+
+	if (guard_deaths(dir) >= GUARD_DEATHS_MAX)
+		return why_set(why, -EUCLEAN,
+			"index %s: daemons died while they read it: its data.mdb is damaged", dir);
+	index = calloc(1, sizeof *index);
+	if (!index)
+		return why_set(why, -ENOMEM, "index %s: out of memory", dir);
+	if ((size_t)snprintf(index->mark, sizeof index->mark, "%s/" GUARD_MARK, dir) >=
+		sizeof index->mark) {
+		free(index);
+		return why_set(why, -ENAMETOOLONG, "index %s: the path is too long", dir);
+	}
+	boot_id_read(boot_id_path, index->boot_id);
+	guard_install();
+	*ret = index;
+	return 0;
+}
+
+static int begin(struct index *index, const char *dir, uint64_t map_bytes, struct why *why)
+{
+	WITHIN_LMDB(index);
+	int r = env_open(index, dir, map_bytes);
+
+	return r < 0 ? env_why(r, dir, why) : meta_start(index, dir, why);
+}
+
 int index_open_booted(const char *dir, uint64_t map_bytes, const char *boot_id_path,
 	struct index **ret, struct why *why)
 {
-	struct index *index = calloc(1, sizeof *index);
-	int r;
+	struct index *index = NULL;
+	int r = prepare(dir, boot_id_path, &index, why);
 
-	if (!index)
-		return why_set(why, -ENOMEM, "index %s: out of memory", dir);
-	boot_id_read(boot_id_path, index->boot_id);
-	r = env_open(index, dir, map_bytes);
 	if (r < 0)
-		env_why(r, dir, why);
-	else
-		r = meta_start(index, dir, why);
+		return r;
+	r = begin(index, dir, map_bytes, why);
 	if (r < 0) {
 		mdb_env_close(index->env);
 		free(index);
@@ -219,19 +258,28 @@ int index_open(const char *dir, uint64_t map_bytes, struct index **ret, struct w
 	return index_open_booted(dir, map_bytes, "/proc/sys/kernel/random/boot_id", ret, why);
 }
 
+static int end(struct index *index)
+{
+	WITHIN_LMDB(index);
+	int r = meta_stop(index);
+
+	mdb_env_close(index->env);
+	return r;
+}
+
 void index_close(struct index *index)
 {
 	if (!index)
 		return;
-	/* A mark that can't be written leaves the stop unclean, which is the safe side. */
-	(void)meta_stop(index);
-	mdb_env_close(index->env);
+	/* A stop that can't be written is an unclean one, which is the safe side. */
+	if (!end(index))
+		unlink(index->mark);
 	free(index);
 }
 
-bool index_crashed(const struct index *index)
+bool index_was_unclean(const struct index *index)
 {
-	return index->crashed;
+	return index->unclean;
 }
 
 uint64_t index_epoch(const struct index *index)
@@ -239,38 +287,30 @@ uint64_t index_epoch(const struct index *index)
 	return index->epoch;
 }
 
+static int take_object(const MDB_val *value, void *ret)
+{
+	return object_decode(value->mv_data, value->mv_size, ret);
+}
+
 int index_get_object(struct index *index, struct id128 id, struct index_object_record *ret)
 {
 	uint8_t key[ID_KEY_SIZE];
-	MDB_txn *txn;
-	MDB_val value;
-	int r = snapshot_begin(index, &txn);
 
-	if (r < 0)
-		return r;
 	id_key(id, key);
-	r = value_get(txn, index->object, key, sizeof key, &value);
-	if (r == 0)
-		r = object_decode(value.mv_data, value.mv_size, ret);
-	mdb_txn_abort(txn);
-	return r;
+	return value_read(index, index->object, key, sizeof key, take_object, ret);
+}
+
+static int take_group(const MDB_val *value, void *ret)
+{
+	return group_decode(value->mv_data, value->mv_size, ret);
 }
 
 int index_get_group(struct index *index, struct id128 id, uint32_t group, struct index_group *ret)
 {
 	uint8_t key[GROUP_KEY_SIZE];
-	MDB_txn *txn;
-	MDB_val value;
-	int r = snapshot_begin(index, &txn);
 
-	if (r < 0)
-		return r;
 	group_key(id, group, key);
-	r = value_get(txn, index->group, key, sizeof key, &value);
-	if (r == 0)
-		r = group_decode(value.mv_data, value.mv_size, ret);
-	mdb_txn_abort(txn);
-	return r;
+	return value_read(index, index->group, key, sizeof key, take_group, ret);
 }
 
 static int each_object(MDB_cursor *cursor,
@@ -288,7 +328,11 @@ static int each_object(MDB_cursor *cursor,
 			return -EUCLEAN;
 		if (object_decode(value.mv_data, value.mv_size, &record) < 0)
 			continue;
-		r = each(arg, id_of_key(key.mv_data), &record);
+		{
+			/* What it does is none of LMDB's. */
+			WITHIN_LMDB(NULL);
+			r = each(arg, id_of_key(key.mv_data), &record);
+		}
 		if (r)
 			return r;
 	}
@@ -299,6 +343,7 @@ int index_each_object(struct index *index,
 	int (*each)(void *arg, struct id128 id, const struct index_object_record *record),
 	void *arg)
 {
+	WITHIN_LMDB(index);
 	MDB_cursor *cursor;
 	MDB_txn *txn;
 	int r = snapshot_begin(index, &txn);
@@ -341,6 +386,7 @@ static int totals_in(struct index *index, MDB_txn *txn, struct index_totals *ret
 
 int index_totals(struct index *index, struct index_totals *ret)
 {
+	WITHIN_LMDB(index);
 	MDB_txn *txn;
 	int r = snapshot_begin(index, &txn);
 

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guard.h"
 #include "index/index.h"
 
 #define ID_KEY_SIZE    16u
@@ -27,8 +28,9 @@ struct index {
 	MDB_dbi meta, object, group, listing;
 	uint64_t map_bytes;
 	uint64_t epoch;
-	bool crashed;
+	bool unclean;
 	uint8_t boot_id[BOOT_ID_SIZE];
+	char mark[PATH_MAX]; /* the file that says that a thread died within LMDB */
 };
 
 /* Owned by the thread that began it. */
@@ -50,6 +52,10 @@ void group_key(struct id128 id, uint32_t group, uint8_t key[GROUP_KEY_SIZE]);
 int value_get(MDB_txn *txn, MDB_dbi dbi, const void *key, size_t key_size, MDB_val *ret);
 int value_put(MDB_txn *txn, MDB_dbi dbi, const void *key, size_t key_size, const void *bytes,
 	size_t size);
+
+/* Gives the value to take, within a snapshot of its own. 0, what take returned, or -errno. */
+int value_read(struct index *index, MDB_dbi dbi, const void *key, size_t key_size,
+	int (*take)(const MDB_val *value, void *arg), void *arg);
 
 /* A read-only snapshot. End it with mdb_txn_abort. 0 or -errno. */
 int snapshot_begin(struct index *index, MDB_txn **ret);

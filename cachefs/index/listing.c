@@ -5,22 +5,24 @@
 #include "internal.h"
 #include "records.h"
 
-/* A copy of the blob without its sum, malloc'ed. */
-static int copy_listing(const MDB_val *value, void **ret_bytes, size_t *ret_size)
+struct copy {
+	void *bytes;
+	size_t size;
+};
+
+/* The blob without its sum, malloc'ed. */
+static int take_copy(const MDB_val *value, void *ret)
 {
 	const uint8_t *bytes = value->mv_data;
-	size_t size;
-	void *copy;
+	struct copy *copy = ret;
 
 	if (record_verify(bytes, value->mv_size) < 0)
 		return -EUCLEAN;
-	size = value->mv_size - RECORD_SUM_SIZE;
-	copy = malloc(size + 1); /* never of 0 bytes */
-	if (!copy)
+	copy->size = value->mv_size - RECORD_SUM_SIZE;
+	copy->bytes = malloc(copy->size + 1); /* never of 0 bytes */
+	if (!copy->bytes)
 		return -ENOMEM;
-	memcpy(copy, bytes + RECORD_SUM_SIZE, size);
-	*ret_bytes = copy;
-	*ret_size = size;
+	memcpy(copy->bytes, bytes + RECORD_SUM_SIZE, copy->size);
 	return 0;
 }
 
@@ -28,18 +30,16 @@ int index_get_listing(
 	struct index *index, struct id128 directory, void **ret_bytes, size_t *ret_size)
 {
 	uint8_t key[ID_KEY_SIZE];
-	MDB_txn *txn;
-	MDB_val value;
-	int r = snapshot_begin(index, &txn);
+	struct copy copy;
+	int r;
 
+	id_key(directory, key);
+	r = value_read(index, index->listing, key, sizeof key, take_copy, &copy);
 	if (r < 0)
 		return r;
-	id_key(directory, key);
-	r = value_get(txn, index->listing, key, sizeof key, &value);
-	if (r == 0)
-		r = copy_listing(&value, ret_bytes, ret_size);
-	mdb_txn_abort(txn);
-	return r;
+	*ret_bytes = copy.bytes;
+	*ret_size = copy.size;
+	return 0;
 }
 
 static int put_listing(
@@ -65,18 +65,9 @@ static int put_listing(
 
 int index_put_listing(struct index_txn *txn, struct id128 directory, const void *bytes, size_t size)
 {
+	WITHIN_LMDB(txn->index);
+
 	return txn_failed(txn, put_listing(txn, directory, bytes, size));
-}
-
-int index_delete_listing(struct index_txn *txn, struct id128 directory)
-{
-	uint8_t bytes[ID_KEY_SIZE];
-	MDB_val key = {.mv_size = sizeof bytes, .mv_data = bytes};
-	int r;
-
-	id_key(directory, bytes);
-	r = lmdb_error(mdb_del(txn->txn, txn->index->listing, &key, NULL));
-	return r == -ENOENT ? 0 : txn_failed(txn, r);
 }
 
 static int listings_bytes(struct index_txn *txn, uint64_t *ret)
@@ -128,5 +119,7 @@ static int trim_listings(struct index_txn *txn, struct id128 directory, uint64_t
 
 int index_trim_listings(struct index_txn *txn, struct id128 directory, uint64_t max_bytes)
 {
+	WITHIN_LMDB(txn->index);
+
 	return txn_failed(txn, trim_listings(txn, directory, max_bytes));
 }

@@ -122,6 +122,7 @@ static int open_meta(struct index *index, MDB_txn *txn)
 	e = mdb_dbi_open(txn, "meta", MDB_CREATE, &index->meta);
 	if (e)
 		return lmdb_error(e);
+	index->unclean = true;
 	index->epoch = 1; /* 0 is "never verified" in the objects' records */
 	return disk_total_put(index, txn, 0);
 }
@@ -153,8 +154,8 @@ static int start_in(struct index *index, MDB_txn *txn)
 		r = disk_total_get(index, txn, &disk_bytes);
 		if (r < 0)
 			return r;
-		index->crashed = machine_went_down(index, &state);
-		index->epoch = state.epoch + (index->crashed ? 1 : 0);
+		index->unclean = !state.clean;
+		index->epoch = state.epoch + (machine_went_down(index, &state) ? 1 : 0);
 	}
 	r = open_others(index, txn);
 	if (r < 0)
@@ -186,11 +187,7 @@ static int meta_why(int r, const char *dir, struct why *why)
 			"use that version, or remove the whole store to start with an empty one",
 			dir, FORMAT);
 	if (r == -EUCLEAN)
-		return why_set(why, r,
-			"index %s: is damaged; check the disk, then remove the whole store to "
-			"start "
-			"with an empty one",
-			dir);
+		return why_set(why, r, "index %s: is damaged; check the disk", dir);
 	return why_set(why, r, "index %s: can't be used: %s; check the disk and the room there",
 		dir, strerror(-r));
 }

@@ -7,6 +7,7 @@
 
 int index_begin(struct index *index, struct index_txn **ret)
 {
+	WITHIN_LMDB(index);
 	struct index_txn *txn = calloc(1, sizeof *txn);
 	int r;
 
@@ -29,6 +30,7 @@ int index_begin(struct index *index, struct index_txn **ret)
 
 int index_commit(struct index_txn *txn)
 {
+	WITHIN_LMDB(txn->index);
 	int r = txn->error;
 
 	if (r == 0)
@@ -44,6 +46,7 @@ int index_commit(struct index_txn *txn)
 
 void index_abort(struct index_txn *txn)
 {
+	WITHIN_LMDB(txn->index);
 	mdb_txn_abort(txn->txn);
 	free(txn);
 }
@@ -57,6 +60,7 @@ int txn_failed(struct index_txn *txn, int r)
 
 int index_txn_get_object(struct index_txn *txn, struct id128 id, struct index_object_record *ret)
 {
+	WITHIN_LMDB(txn->index);
 	uint8_t key[ID_KEY_SIZE];
 	MDB_val value;
 	int r;
@@ -69,6 +73,7 @@ int index_txn_get_object(struct index_txn *txn, struct id128 id, struct index_ob
 int index_txn_get_group(
 	struct index_txn *txn, struct id128 id, uint32_t group, struct index_group *ret)
 {
+	WITHIN_LMDB(txn->index);
 	uint8_t key[GROUP_KEY_SIZE];
 	MDB_val value;
 	int r;
@@ -132,12 +137,15 @@ static int put_object(
 int index_put_object(
 	struct index_txn *txn, struct id128 id, const struct index_object_record *record)
 {
+	WITHIN_LMDB(txn->index);
+
 	return txn_failed(txn, put_object(txn, id, record));
 }
 
 int index_put_group(
 	struct index_txn *txn, struct id128 id, uint32_t group, const struct index_group *value)
 {
+	WITHIN_LMDB(txn->index);
 	uint8_t key[GROUP_KEY_SIZE], bytes[GROUP_SIZE_MAX];
 	size_t size = group_encode(value, bytes);
 
@@ -196,5 +204,7 @@ static int delete_object(struct index_txn *txn, struct id128 id)
 
 int index_delete_object(struct index_txn *txn, struct id128 id)
 {
+	WITHIN_LMDB(txn->index);
+
 	return txn_failed(txn, delete_object(txn, id));
 }

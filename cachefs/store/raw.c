@@ -19,7 +19,6 @@
 #define DIRECT_ALIGN 4096u
 
 struct raw {
-	atomic_int refs;
 	struct store *store;
 	struct id128 object;
 	int buffered_fd;
@@ -123,7 +122,6 @@ int raw_open(
 	raw = calloc(1, sizeof *raw);
 	if (!raw)
 		return -ENOMEM;
-	atomic_init(&raw->refs, 1);
 	atomic_init(&raw->name_durable, false);
 	raw->store = store;
 	raw->object = object;
@@ -131,28 +129,16 @@ int raw_open(
 	atomic_fetch_add(&store->n_raw, 1);
 	r = open_both(raw, size_bytes, make);
 	if (r < 0) {
-		raw_unref(raw);
+		raw_close(raw);
 		return r;
 	}
 	*ret = raw;
 	return 0;
 }
 
-struct raw *raw_ref(struct raw *raw)
+void raw_close(struct raw *raw)
 {
-	check(atomic_fetch_add(&raw->refs, 1) > 0);
-	return raw;
-}
-
-void raw_unref(struct raw *raw)
-{
-	int before;
-
 	if (!raw)
-		return;
-	before = atomic_fetch_sub(&raw->refs, 1);
-	check(before > 0);
-	if (before > 1)
 		return;
 	closep(&raw->direct_fd);
 	closep(&raw->buffered_fd);
@@ -228,23 +214,6 @@ static int open_for_lease(const struct store *store, const struct raw_name *name
 	return errno == EWOULDBLOCK ? -EBUSY : -errno;
 }
 
-int raw_punch(struct store *store, struct id128 object, uint64_t offset, uint64_t size_bytes)
-{
-	struct raw_name name = name_of(object);
-	_cleanup_(closep) int fd = open_for_lease(store, &name, O_RDWR);
-	int r;
-
-	if (fd < 0)
-		return fd;
-	r = lease_take(fd);
-	if (r < 0)
-		return r;
-	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-		    (off_t)size_bytes) < 0)
-		return -errno;
-	return 0;
-}
-
 int raw_remove(struct store *store, struct id128 object, uint64_t *ret_freed_bytes)
 {
 	struct raw_name name = name_of(object);
@@ -301,17 +270,21 @@ static int each_in(struct store *store, const char *sub,
 	return r;
 }
 
+int raw_each_in(struct store *store, unsigned directory,
+	int (*each)(void *arg, struct id128 object), void *arg)
+{
+	char sub[12];
+
+	check(directory < RAW_DIRECTORIES);
+	snprintf(sub, sizeof sub, "%02x", directory);
+	return each_in(store, sub, each, arg);
+}
+
 int raw_each(struct store *store, int (*each)(void *arg, struct id128 object), void *arg)
 {
-	char sub[3];
+	int r = 0;
 
-	for (unsigned i = 0; i < 256; i++) {
-		int r;
-
-		snprintf(sub, sizeof sub, "%02x", i);
-		r = each_in(store, sub, each, arg);
-		if (r)
-			return r;
-	}
-	return 0;
+	for (unsigned i = 0; r == 0 && i < RAW_DIRECTORIES; i++)
+		r = raw_each_in(store, i, each, arg);
+	return r;
 }

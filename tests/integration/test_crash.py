@@ -83,6 +83,47 @@ def test_killed_while_filling(cache, tree, rounds):
     assert cache.volume(mounted)["passthrough_opens"] >= FILES
 
 
+def scribble(path, dice):
+    """What a disk may do to the pages of the index, but for the two that lead to the others."""
+    size = path.stat().st_size
+    with open(path, "r+b") as f:
+        for at in range(2 * 4096, size, 4096):
+            if dice.random() < 0.5:
+                f.seek(at)
+                f.write(dice.randbytes(4096))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_index_of_random_bytes(cache, tree, seed):
+    """The mount lives on whatever that does to the daemon, and to those after it; the index is set aside at last."""
+    origin, wanted = tree
+    mounted = cache.mount_origin(origin, "ttl=1s")
+    assert reads.tree(mounted) == wanted
+    keeper = cache.keeper()["pid"]
+    scribble(cache.store / "index" / "data.mdb", random.Random(seed))
+    cache.kill_daemon()
+    assert reads.tree(mounted) == wanted
+    wait.until(lambda: cache.run("status", check=False).returncode == 0, 30, "a daemon")
+    cache.umount(mounted)
+    wait.until(lambda: not cache.processes(), 30, "the end of daemon and keeper")
+    mounted = check_store(cache, origin, wanted)
+    assert cache.keeper()["pid"] != keeper
+
+
+def test_a_damaged_index_is_set_aside(cache, tree):
+    """The daemon starts without it, says so, and what it knew comes from the origin again."""
+    origin, wanted = tree
+    mounted = cache.mount_origin(origin)
+    assert reads.tree(mounted) == wanted
+    (cache.store / "index" / "data.mdb").write_bytes(b"Z" * 8192)
+    cache.kill_daemon()
+    assert reads.tree(mounted) == wanted
+    assert cache.status()["store"]["damaged_indexes"] == 1
+    assert "index.damaged" in cache.run("status").stdout
+    assert "index_set_aside" in cache.log.read_text()
+    assert (cache.store / "index.damaged" / "data.mdb").read_bytes()[:8192] == b"Z" * 8192
+
+
 def test_killed_while_evicting(workdir, tree, rounds):
     """A store that is too small for what is read: files come and go all the time."""
     origin, wanted = tree

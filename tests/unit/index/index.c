@@ -264,8 +264,7 @@ static void listings_of_any_size_come_back(void **state)
 		free(back);
 	}
 	assert_int_equal(index_begin(f->index, &txn), 0);
-	assert_int_equal(index_delete_listing(txn, id_of(9)), 0);
-	assert_int_equal(index_delete_listing(txn, id_of(9)), 0);
+	assert_int_equal(index_trim_listings(txn, id_of(8), 0), 0);
 	assert_int_equal(index_commit(txn), 0);
 	assert_int_equal(index_get_listing(f->index, id_of(9), &back, &size), -ENOENT);
 	/* Refused by its size before a byte of it is looked at. */
@@ -391,33 +390,30 @@ static void a_crash_is_an_unclean_stop_of_the_machine(void **state)
 	uint64_t epoch = index_epoch(f->index);
 
 	assert_true(epoch > 0);
-	assert_false(index_crashed(f->index));
-	lose_index(f); /* the daemon alone was killed */
+	assert_true(index_was_unclean(f->index)); /* new */
+	lose_index(f);                            /* the daemon alone was killed */
 	open_index(f);
-	assert_false(index_crashed(f->index));
+	assert_true(index_was_unclean(f->index));
 	assert_int_equal(index_epoch(f->index), epoch);
 
 	close_index(f); /* a reboot after a clean stop */
 	set_boot(f, BOOT_B);
 	open_index(f);
-	assert_false(index_crashed(f->index));
+	assert_false(index_was_unclean(f->index));
 	assert_int_equal(index_epoch(f->index), epoch);
 
 	lose_index(f);
 	set_boot(f, BOOT_A);
 	open_index(f);
-	assert_true(index_crashed(f->index));
 	assert_int_equal(index_epoch(f->index), epoch + 1);
 
 	lose_index(f); /* killed again before anything was verified: known already */
 	open_index(f);
-	assert_false(index_crashed(f->index));
 	assert_int_equal(index_epoch(f->index), epoch + 1);
 
 	lose_index(f); /* nobody can tell: the worse is assumed */
 	set_boot(f, "");
 	open_index(f);
-	assert_true(index_crashed(f->index));
 	assert_int_equal(index_epoch(f->index), epoch + 2);
 }
 
@@ -488,7 +484,7 @@ static void a_file_shorter_than_its_pages_is_whole(void **state)
 
 	assert_int_equal(index_begin(f->index, &txn), 0);
 	assert_int_equal(index_put_listing(txn, id_of(1), bytes, 4u << 20), 0);
-	assert_int_equal(index_delete_listing(txn, id_of(1)), 0);
+	assert_int_equal(index_trim_listings(txn, id_of(2), 0), 0);
 	assert_int_equal(index_commit(txn), 0);
 	close_index(f);
 	open_index(f);
@@ -582,8 +578,7 @@ static void a_full_map_fails_the_write_and_nothing_else(void **state)
 	assert_int_equal(index_put_listing(txn, id_of(stored), bytes, size), -ENOSPC);
 	index_abort(txn);
 	assert_int_equal(index_begin(f->index, &txn), 0);
-	for (unsigned i = 0; i < stored; i++)
-		assert_int_equal(index_delete_listing(txn, id_of(i)), 0);
+	assert_int_equal(index_trim_listings(txn, id_of(stored), 0), 0);
 	assert_int_equal(index_commit(txn), 0);
 	put_object(f->index, 2, 10);
 	free(bytes);
@@ -686,7 +681,6 @@ static uint64_t assert_whole(struct fixture *f, uint64_t told)
 		assert_int_equal(last.object.disk_bytes, n);
 		assert_totals(f->index, n + 1, sum + n);
 	}
-	assert_false(index_crashed(f->index));
 	lose_index(f);
 	return n;
 }

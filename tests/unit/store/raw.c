@@ -68,7 +68,7 @@ static void put_object(const struct fixture *fixture, uint64_t size)
 	assert_int_equal(raw_open(fixture->store, object, size, true, &raw), 0);
 	assert_int_equal(pwrite(raw_fd(raw, 0, MIB), fixture->bytes, MIB, 0), MIB);
 	assert_int_equal(raw_sync(raw), 0);
-	raw_unref(raw);
+	raw_close(raw);
 }
 
 /* True when the file's file system gives leases; said aloud when not. */
@@ -101,7 +101,7 @@ static void a_raw_file_is_made_sparse_and_found_again(void **state)
 	assert_int_equal(raw_stat(raw, &after), 0);
 	assert_true(after.disk_bytes >= MIB && after.disk_bytes < 2 * MIB);
 	assert_true(after.ctime_ns >= before.ctime_ns);
-	raw_unref(raw);
+	raw_close(raw);
 	assert_int_equal(stat(file(fixture), &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
 
@@ -109,7 +109,7 @@ static void a_raw_file_is_made_sparse_and_found_again(void **state)
 	memset(fixture->bytes, 0, MIB);
 	assert_int_equal(pread(raw_fd(raw, MIB, MIB), fixture->bytes, MIB, MIB), MIB);
 	assert_int_equal(fixture->bytes[MIB - 1], 0x5a);
-	raw_unref(raw);
+	raw_close(raw);
 }
 
 static void another_length_is_not_taken(void **state)
@@ -123,7 +123,7 @@ static void another_length_is_not_taken(void **state)
 	assert_int_equal(raw_open(fixture->store, object, 4 * MIB, true, &raw), -EUCLEAN);
 	assert_int_equal(raw_remove(fixture->store, object, &freed), 0);
 	assert_int_equal(raw_open(fixture->store, object, 4 * MIB, true, &raw), 0);
-	raw_unref(raw);
+	raw_close(raw);
 }
 
 static void a_link_in_the_place_of_a_file_is_not_followed(void **state)
@@ -158,10 +158,10 @@ static void an_unaligned_tail_goes_through_the_page_cache(void **state)
 	assert_int_equal(fixture->bytes[4195], 0x5a);
 	assert_int_equal(raw_stat(raw, &stat), 0);
 	assert_int_equal(stat.size_bytes, size);
-	raw_unref(raw);
+	raw_close(raw);
 }
 
-static void the_last_reference_closes(void **state)
+static void closing_closes(void **state)
 {
 	struct fixture *fixture = *state;
 	struct raw *raw;
@@ -170,12 +170,9 @@ static void the_last_reference_closes(void **state)
 	assert_int_equal(raw_open(fixture->store, object, MIB, true, &raw), 0);
 	fd = raw_backing_fd(raw);
 	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-	assert_ptr_equal(raw_ref(raw), raw);
-	raw_unref(raw);
-	assert_true(fcntl(fd, F_GETFD) >= 0);
-	raw_unref(raw);
+	raw_close(raw);
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
-	raw_unref(NULL);
+	raw_close(NULL);
 }
 
 static void an_idle_file_goes_with_its_blocks(void **state)
@@ -203,12 +200,10 @@ static void an_open_or_mapped_file_stays(void **state)
 	put_object(fixture, 5 * MIB);
 	fd = open(file(fixture), O_RDONLY);
 	assert_int_equal(raw_remove(fixture->store, object, &freed), -EBUSY);
-	assert_int_equal(raw_punch(fixture->store, object, 0, MIB), -EBUSY);
 	map = mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(map, MAP_FAILED);
 	close(fd);
 	assert_int_equal(raw_remove(fixture->store, object, &freed), -EBUSY);
-	assert_int_equal(raw_punch(fixture->store, object, 0, MIB), -EBUSY);
 	assert_int_equal(map[MIB - 1], 0x5a);
 	assert_int_equal(freed, 7);
 	munmap(map, MIB);
@@ -231,26 +226,6 @@ static void a_writable_mapping_holds_it_too(void **state)
 	assert_int_equal(raw_remove(fixture->store, object, &freed), -EBUSY);
 	munmap(map, MIB);
 	assert_int_equal(raw_remove(fixture->store, object, &freed), 0);
-}
-
-static void a_punched_range_gives_its_blocks_back(void **state)
-{
-	struct fixture *fixture = *state;
-	struct raw_state stat;
-	struct raw *raw;
-
-	assert_int_equal(raw_punch(fixture->store, object, 0, MIB), -ENOENT);
-	if (!leases(fixture))
-		skip();
-	put_object(fixture, 2 * MIB);
-	assert_int_equal(raw_punch(fixture->store, object, 0, MIB / 2), 0);
-	assert_int_equal(raw_open(fixture->store, object, 2 * MIB, false, &raw), 0);
-	assert_int_equal(raw_stat(raw, &stat), 0);
-	assert_true(stat.disk_bytes >= MIB / 2 && stat.disk_bytes < MIB);
-	assert_int_equal(pread(raw_fd(raw, 0, MIB), fixture->bytes, MIB, 0), MIB);
-	assert_int_equal(fixture->bytes[MIB / 2 - 1], 0);
-	assert_int_equal(fixture->bytes[MIB / 2], 0x5a);
-	raw_unref(raw);
 }
 
 /* The kernel tells the holder of a lease that somebody waits; that must not end the process. */
@@ -300,7 +275,7 @@ static void every_raw_file_is_visited(void **state)
 		struct id128 id = {i << 60, 42};
 
 		assert_int_equal(raw_open(fixture->store, id, 1, true, &raw), 0);
-		raw_unref(raw);
+		raw_close(raw);
 	}
 	scratch_write(scratch_path(fixture->scratch, "raw/00/README"), "no raw file");
 	assert_int_equal(raw_each(fixture->store, count_one, &count), 0);
@@ -333,10 +308,10 @@ static void descriptors_are_left_to_others(void **state)
 	}
 	for (size_t i = 0; i < 8; i++)
 		close(others[i]);
-	raw_unref(raws[--n]);
+	raw_close(raws[--n]);
 	assert_int_equal(raw_open(fixture->store, object, MIB, true, &raws[n]), 0);
 	for (n++; n > 0; n--)
-		raw_unref(raws[n - 1]);
+		raw_close(raws[n - 1]);
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -350,11 +325,10 @@ int main(void)
 		store_test(another_length_is_not_taken),
 		store_test(a_link_in_the_place_of_a_file_is_not_followed),
 		store_test(an_unaligned_tail_goes_through_the_page_cache),
-		store_test(the_last_reference_closes),
+		store_test(closing_closes),
 		store_test(an_idle_file_goes_with_its_blocks),
 		store_test(an_open_or_mapped_file_stays),
 		store_test(a_writable_mapping_holds_it_too),
-		store_test(a_punched_range_gives_its_blocks_back),
 		store_test(a_broken_lease_does_not_kill),
 		store_test(every_raw_file_is_visited),
 	};

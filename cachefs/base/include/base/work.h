@@ -27,7 +27,7 @@ void work_free(struct work *work);
 /* Any thread; never blocks for long. */
 void work_post(struct work *work, struct job *job);
 
-/* Starts a thread with every signal blocked and a name; the daemon's only way to make one. 0 or
+/* Starts a thread with every signal blocked that others send, and a name; the daemon's only way to make one. 0 or
  * -errno. */
 int thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *arg);
 

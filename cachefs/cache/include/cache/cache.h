@@ -47,7 +47,9 @@ struct cache_stats {
 	uint64_t evicted_objects, evicted_bytes;
 	uint64_t pool_buffers, pool_in_use, pool_waiters;
 	uint64_t index_map_used_bytes, index_map_bytes;
-	bool store_full; /* the last try to keep a chunk found no space */
+	uint64_t stray_files;       /* removed after an unclean stop */
+	unsigned indexes_set_aside; /* damaged ones that lie in the store's directory */
+	bool store_full;            /* the last try to keep a chunk found no space */
 	bool direct_io;
 };
 void cache_stats(struct cache *cache, struct cache_stats *ret);

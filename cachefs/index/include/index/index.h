@@ -12,6 +12,7 @@
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,20 +26,33 @@ struct index;
 
 /*
  * map_bytes: ceiling of the map (address space, not memory). -EPROTONOSUPPORT: made by another
- * version; -EUCLEAN: damaged; each with why. The map's ceiling reached later is -ENOSPC of the
- * write that met it.
+ * version; -EUCLEAN: damaged, or two daemons died while they read it; each with why. The map's
+ * ceiling reached later is -ENOSPC of the write that met it. Installs handlers of SIGSEGV, SIGBUS
+ * and SIGABRT, which note a death within LMDB and then let it happen.
  */
 int index_open(const char *dir, uint64_t map_bytes, struct index **ret, struct why *why);
 /* 0 if index_open would understand what is there (also nothing); writes nothing, and is right while
  * another process has it open. */
 int index_check(const char *dir, struct why *why);
+/*
+ * A damaged index, which nobody has open, gets another name, DIR.damaged, then DIR.damaged-2 and so
+ * on, and DIR is empty. It is for people to look at: nothing reads it any more. 0, or -errno with
+ * why; -EEXIST: all names are taken, and a disk that damages as many is not to be gone on with.
+ */
+#define INDEX_ASIDE     ".damaged"
+#define INDEX_ASIDE_MAX 9u
+int index_set_aside(const char *dir, char ret_name[PATH_MAX], struct why *why);
+/* How many lie beside DIR. */
+unsigned index_count_aside(const char *dir);
 /* Marks the stop as clean. NULL is allowed. */
 void index_close(struct index *index);
 
-/* True when the machine went down while the store was in use (another boot id and no clean mark):
- * complete objects are to be verified before passthrough. */
-bool index_crashed(const struct index *index);
-/* Counts such crashes; an object verified in this epoch has this number. */
+/* True when it was not closed by who had it last, or is new: the store may have files that it
+ * doesn't know. */
+bool index_was_unclean(const struct index *index);
+/* Counts how often the machine went down while the store was in use (another boot id and no clean
+ * mark): complete objects are to be verified before passthrough. An object verified in this epoch has
+ * this number. */
 uint64_t index_epoch(const struct index *index);
 
 /* One object version. Fixed part of the record; the strings follow it. */
@@ -108,7 +122,6 @@ int index_delete_object(struct index_txn *txn, struct id128 id);
 /* -EFBIG beyond 256 MiB. */
 int index_put_listing(
 	struct index_txn *txn, struct id128 directory, const void *bytes, size_t size);
-int index_delete_listing(struct index_txn *txn, struct id128 directory);
 /* Deletes listings of other directories, any of them, until all take at most max_bytes. */
 int index_trim_listings(struct index_txn *txn, struct id128 directory, uint64_t max_bytes);
 /* Durable on return 0. The transaction is gone either way. */

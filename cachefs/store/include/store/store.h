@@ -49,16 +49,14 @@ int store_space(const struct store *store, struct store_space *ret);
 
 /* --- raw files --- */
 
-struct raw; /* an open raw file: two descriptors, one O_DIRECT; reference counted; gone before
-	       store_close */
+struct raw; /* an open raw file: two descriptors, one O_DIRECT; gone before store_close */
 
 /* Opens it, or with make makes it if there is none (sparse, size_bytes long). 0, -ENOENT, -ENOSPC,
  * -EIO, …; -EUCLEAN when there is one whose length is not size_bytes (an orphan: raw_remove it). */
 int raw_open(
 	struct store *store, struct id128 object, uint64_t size_bytes, bool make, struct raw **ret);
-struct raw *raw_ref(struct raw *raw);
-/* The last reference closes both descriptors. NULL is allowed. */
-void raw_unref(struct raw *raw);
+/* Closes both descriptors. NULL is allowed. */
+void raw_close(struct raw *raw);
 
 /*
  * The descriptor for IO on [offset, offset + size): the O_DIRECT one when offset and size are
@@ -80,14 +78,6 @@ struct raw_state {
 int raw_stat(const struct raw *raw, struct raw_state *ret);
 
 /*
- * Gives the blocks of a range back to the file system (fallocate PUNCH_HOLE) unless anyone has the
- * file open or mapped, as raw_remove finds out. The index says already, durably, that the range's
- * chunks are absent. No struct raw of it may exist. 0, -ENOENT, -EBUSY, -EIO, -EOPNOTSUPP (no
- * leases or no holes on this file system: nothing was done).
- */
-int raw_punch(struct store *store, struct id128 object, uint64_t offset, uint64_t size_bytes);
-
-/*
  * Removes the file unless anyone has it open or mapped (passthrough handles and mappings that
  * outlived them included), which a write lease tells (fcntl(2), F_SETLEASE). No struct raw of it
  * may exist; the caller lets nobody open the object meanwhile, and has the index forget it after: a
@@ -100,5 +90,9 @@ int raw_remove(struct store *store, struct id128 object, uint64_t *ret_freed_byt
 /* Calls each for every raw file there is (for verify --all: files without a record). Stops at the
  * first non-zero, and returns it. */
 int raw_each(struct store *store, int (*each)(void *arg, struct id128 object), void *arg);
+/* The same for those of one of the directories that they lie in, of roughly as many each. */
+#define RAW_DIRECTORIES 256u
+int raw_each_in(struct store *store, unsigned directory,
+	int (*each)(void *arg, struct id128 object), void *arg);
 
 #endif
