@@ -12,7 +12,8 @@
  *     fetching --> failed            back-off; "refused" is told to requests at once, "no answer" has
  *                                    them wait, as an origin out of reach does
  *
- * Files are looked at no more than once a second. Nothing here writes a secret anywhere.
+ * Files are looked at no more than once a second. The one secret that is written anywhere is a renewed
+ * SSO token, to where it came from (sso_token.h).
  */
 #ifndef CREDENTIALS_CREDENTIALS_H
 #define CREDENTIALS_CREDENTIALS_H

@@ -97,3 +97,26 @@ char *json_string_of(const char *text, const char *name)
 	json_decref(document);
 	return copy;
 }
+
+int64_t json_integer_of(const char *text, const char *name)
+{
+	json_t *document = json_loads(text, 0, NULL);
+	json_int_t value = json_integer_value(json_object_get(document, name));
+
+	json_decref(document);
+	return (int64_t)value;
+}
+
+char *json_with(const char *text, const struct json_field *fields, size_t n)
+{
+	json_t *document = json_loads(text, 0, NULL);
+	bool all = json_is_object(document);
+	char *result = NULL;
+
+	for (size_t i = 0; all && i < n; i++)
+		all = !json_object_set_new(document, fields[i].name, json_string(fields[i].value));
+	if (all)
+		result = json_dumps(document, JSON_COMPACT);
+	json_decref(document);
+	return result;
+}

@@ -21,6 +21,14 @@ int json_credentials(
 int json_version(const char *text);
 /* One string of the object at the top, malloc'ed; NULL when there is none. */
 char *json_string_of(const char *text, const char *name);
+/* One number, 0 when there is none. */
+int64_t json_integer_of(const char *text, const char *name);
+struct json_field {
+	const char *name, *value;
+};
+/* The object with these strings in it, the rest as it was, malloc'ed; NULL when text is no object or
+ * memory is short. */
+char *json_with(const char *text, const struct json_field *fields, size_t n);
 /* "2013-05-24T00:00:00Z", also with a fraction, "UTC" or "+01:00"; 0 when it is no date. */
 int64_t parse_expiry(const char *text);
 

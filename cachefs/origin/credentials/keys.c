@@ -1,9 +1,13 @@
-/* keys: an access key that is at hand, from the environment or a file. */
+/*
+ * keys: what is at hand and only copied: an access key of the environment or a file, and the value of
+ * a web server's Authorization header in a file.
+ */
 #include "credentials/provider.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/list.h"
 
@@ -30,18 +34,27 @@ static void destroy(struct provider *provider)
 
 static const struct provider_ops environment_ops = {"environment", true, true, fetch, destroy};
 static const struct provider_ops file_ops = {"file", true, false, fetch, destroy};
+static const struct provider_ops header_ops = {"header", true, false, fetch, destroy};
+
+static struct keys *make(const struct provider_ops *ops)
+{
+	struct keys *keys = calloc(1, sizeof *keys);
+
+	if (keys)
+		keys->base.ops = ops;
+	return keys;
+}
 
 int provider_keys(const char *file, const char *key_id, const char *secret, const char *token,
 	struct provider **ret, struct why *why)
 {
-	struct keys *keys = calloc(1, sizeof *keys);
+	struct keys *keys = make(file ? &file_ops : &environment_ops);
 	struct why reason;
 
 	if (!keys)
 		return -ENOMEM;
-	keys->base.ops = file ? &file_ops : &environment_ops;
 	if (credentials_set(&keys->credentials, key_id, secret, token, &reason)) {
-		destroy(&keys->base);
+		provider_free(&keys->base);
 		return why_set(
 			why, -EINVAL, "%s: %s", file ? file : "AWS_ACCESS_KEY_ID", reason.text);
 	}
@@ -49,4 +62,45 @@ int provider_keys(const char *file, const char *key_id, const char *secret, cons
 		keys->base.identity = strdup(key_id);
 	*ret = &keys->base;
 	return 0;
+}
+
+/* "Bearer TOKEN" or "Basic BASE64", perhaps with the header's name before it. */
+static int take_header(const char *text, struct credentials *ret)
+{
+	static const char name[] = "Authorization:";
+	const char *rest;
+
+	if (!strncasecmp(text, name, strlen(name)))
+		text += strlen(name);
+	text += strspn(text, " \t");
+	rest = strchr(text, ' ');
+	if (!rest ||
+		(strncasecmp(text, "Bearer ", 7) != 0 && strncasecmp(text, "Basic ", 6) != 0) ||
+		!rest[1 + strspn(rest + 1, " ")])
+		return -EINVAL;
+	return credentials_set(ret, "header", "header", text, NULL) ? -EINVAL : 0;
+}
+
+int provider_header(const char *path, struct provider **ret, struct why *why)
+{
+	struct keys *keys = make(&header_ops);
+	char *text = NULL;
+	int r;
+
+	if (!keys)
+		return -ENOMEM;
+	r = read_secret_file(path, &text);
+	if (r)
+		why_set(why, r, "credentials=%s can't be read: %s", path, strerror(-r));
+	else if (take_header(text, &keys->credentials))
+		r = why_set(why, -EINVAL,
+			"credentials=%s is no credential for a web server: give a file with the "
+			"one line \"Bearer TOKEN\" or \"Basic BASE64\"",
+			path);
+	free_secret(text);
+	if (r)
+		provider_free(&keys->base);
+	else
+		*ret = &keys->base;
+	return r;
 }

@@ -46,10 +46,9 @@ struct setup {
 
 /* choose.c: the order. Reads files. 0, or -ENOENT and -EINVAL with why. */
 int provider_choose(const struct setup *setup, struct provider **ret, struct why *why);
-/* keys.c. Keys at hand, of a file or of the environment. */
+/* keys.c. What is at hand: keys of a file or of the environment, a header's value in a file. */
 int provider_keys(const char *file, const char *key_id, const char *secret, const char *token,
 	struct provider **ret, struct why *why);
-/* header.c. The header's value in a file. */
 int provider_header(const char *path, struct provider **ret, struct why *why);
 /* process.c. Runs a command that prints JSON. */
 int provider_process(const char *command, struct provider **ret, struct why *why);
@@ -64,7 +63,7 @@ int provider_role(const struct setup *setup, const struct role *role, struct pro
 /* web_identity.c. AssumeRoleWithWebIdentity with the token in a file, read at each fetch. */
 int provider_web_identity(const struct setup *setup, const struct role *role,
 	const char *token_file, struct provider **ret, struct why *why);
-/* sso.c. The token that `aws sso login` left. session: its name, or the start URL when there is no
+/* sso.c. By the token of `aws sso login`. session: its name, or the start URL when there is no
  * such name. */
 int provider_sso(const char *session, const char *region, const char *account, const char *role,
 	struct provider **ret, struct why *why);

@@ -327,6 +327,37 @@ static void sso(void **state)
 	expect_refused(fixture, "s", -EACCES, "is not accepted: run aws sso login");
 }
 
+/* The portal says that a token which should last does not: one renewal, and the call again. */
+static void an_sso_token_that_is_renewed(void **state)
+{
+	static const struct script_step steps[] = {
+		{"x-amz-sso_bearer_token: OLD\r\n", "HTTP/1.1 401 X\r\n\r\n{}"},
+		{"POST /token ", OK "{\"accessToken\":\"NEW\",\"expiresIn\":3600}"},
+		{"x-amz-sso_bearer_token: NEW\r\n",
+			OK "{\"roleCredentials\":{\"accessKeyId\":\"ASIA\",\"secretAccessKey\":"
+			   "\"TOPSECRET\",\"sessionToken\":\"TOKEN\",\"expiration\":4070908800000}"
+			   "}"},
+		{"x-amz-sso_bearer_token: NEW\r\n", "HTTP/1.1 401 X\r\n\r\n{}", .again = 1},
+		{"POST /token ", OK "{\"accessToken\":\"NEW\",\"expiresIn\":3600}", .again = 1}};
+	struct fixture *fixture = *state;
+
+	SERVE(fixture, steps);
+	setenv("AWS_ENDPOINT_URL_SSO", fixture->url, 1);
+	setenv("AWS_ENDPOINT_URL_SSO_OIDC", fixture->url, 1);
+	surroundings_write(&fixture->surroundings, ".aws/config",
+		"[profile s]\nsso_session = corp\nsso_account_id = 123\nsso_role_name = reader\n"
+		"[sso-session corp]\nsso_region = eu-west-1\nsso_start_url = https://x\n");
+	surroundings_write(&fixture->surroundings, SSO_CACHE,
+		"{\"accessToken\":\"OLD\",\"expiresAt\":\"" FAR_AWAY "\",\"clientId\":\"ID\","
+		"\"clientSecret\":\"TOPSECRET\",\"registrationExpiresAt\":\"" FAR_AWAY
+		"\",\"refreshToken\":\"R\"}");
+	expect_temporary(fixture, "s");
+	assert_int_equal(script_requests(fixture->script), 3);
+	/* No second renewal for one call. */
+	expect_refused(fixture, "s", -EACCES, "is not accepted: run aws sso login");
+	assert_int_equal(script_requests(fixture->script), 6);
+}
+
 static void answers_of_a_process(void **state)
 {
 	static const struct {
@@ -439,6 +470,7 @@ int main(void)
 		TEST(hosts_that_a_container_does_not_ask),
 		TEST(instance),
 		TEST(sso),
+		TEST(an_sso_token_that_is_renewed),
 		TEST(answers_of_a_process),
 		TEST(the_order),
 		TEST(refusals),
