@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from lib import mounts
+from lib import mounts, reads
+from lib.faulty import Faulty
 from lib.origins import FaultyOrigin
 
 FILES = {
@@ -84,6 +85,23 @@ def test_range_is_fetched_once_for_many_readers(cache, faulty):
     sums = {reader.communicate()[0].split()[0].decode() for reader in readers}
     assert sums == {hashlib.sha256(data).hexdigest()}
     assert faulty.sent("get", "big") == len(data)
+
+
+def test_one_bucket_name_at_two_endpoints(cache, faulty):
+    """Neither names nor bytes of the one are taken for the other's, also not after a restart."""
+    with Faulty() as other:
+        for n in range(3):
+            faulty.put(f"dir/{n}", b"a" * (1000 + n), etag='"same"')
+            other.put(f"dir/{n + 1}", b"b" * (1000 + n), etag='"same"')
+        wanted = [{f"dir/{n + i}": char * (1000 + n) for n in range(3)} for i, char in enumerate((b"a", b"b"))]
+        for _ in range(2):
+            roots = [cache.mount_origin(FaultyOrigin(origin), name=str(i)) for i, origin in enumerate((faulty, other))]
+            for root, content in zip(roots, wanted):
+                assert reads.tree(root) == {key: hashlib.sha256(data).hexdigest() for key, data in content.items()}
+                for key in content:
+                    cache.wait_warm(root / key)
+            for root in roots:
+                cache.umount(root)
 
 
 @pytest.mark.parametrize("source", ["gopher://host/", "s3://", "file:///no/such/directory"])
