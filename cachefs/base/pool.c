@@ -80,13 +80,21 @@ void pool_free(struct pool *pool)
 	free(pool);
 }
 
-static struct pool_buffer *take(struct pool *pool, enum pool_use use)
+/* A share that holds nothing gets one if there is any, however many others there are. */
+static bool is_allowed(struct pool *pool, enum pool_use use, const struct pool_share *share)
+{
+	size_t left = pool->fetch_limit - pool->held[POOL_FETCH];
+
+	check(lock_held(&pool->lock));
+	return use == POOL_READ || share->held < left || (!share->held && left);
+}
+
+static struct pool_buffer *take(struct pool *pool, enum pool_use use, struct pool_share *share)
 {
 	struct pool_buffer *buffer;
 	struct list *link;
 
-	check(lock_held(&pool->lock));
-	if (use == POOL_FETCH && pool->held[POOL_FETCH] >= pool->fetch_limit)
+	if (!is_allowed(pool, use, share))
 		return NULL;
 	link = list_pop(&pool->free);
 	if (!link)
@@ -95,8 +103,30 @@ static struct pool_buffer *take(struct pool *pool, enum pool_use use)
 	check(buffer->refs == 0);
 	buffer->refs = 1;
 	buffer->use = use;
+	buffer->share = share;
 	pool->held[use]++;
+	if (share)
+		share->held++;
 	return buffer;
+}
+
+/* The buffer is no longer held for its use. */
+static void give_back(struct pool *pool, struct pool_buffer *buffer)
+{
+	check(lock_held(&pool->lock));
+	pool->held[buffer->use]--;
+	if (buffer->share)
+		buffer->share->held--;
+	buffer->share = NULL;
+}
+
+static void dequeue(struct pool *pool, struct pool_waiter *waiter)
+{
+	check(lock_held(&pool->lock));
+	list_remove(&waiter->link);
+	pool->n_waiters--;
+	if (waiter->share)
+		waiter->share->waiting--;
 }
 
 /* The next waiter that can be served, with its buffer; reads first. NULL when there is none. */
@@ -106,15 +136,17 @@ static struct pool_waiter *serve(struct pool *pool, struct pool_buffer **ret_buf
 
 	check(lock_held(&pool->lock));
 	for (int i = 0; i < 2; i++) {
-		struct list *waiters = &pool->waiters[order[i]];
+		if (list_empty(&pool->free))
+			return NULL;
+		list_for_each (link, &pool->waiters[order[i]]) {
+			struct pool_waiter *waiter = container_of(link, struct pool_waiter, link);
 
-		if (list_empty(waiters))
-			continue;
-		*ret_buffer = take(pool, order[i]);
-		if (!*ret_buffer)
-			continue;
-		pool->n_waiters--;
-		return container_of(list_pop(waiters), struct pool_waiter, link);
+			*ret_buffer = take(pool, waiter->use, waiter->share);
+			if (!*ret_buffer)
+				continue;
+			dequeue(pool, waiter);
+			return waiter;
+		}
 	}
 	return NULL;
 }
@@ -134,22 +166,36 @@ static void serve_all(struct pool *pool)
 	}
 }
 
-struct pool_buffer *pool_try_get(struct pool *pool, enum pool_use use)
+struct pool_buffer *pool_try_get(struct pool *pool, enum pool_use use, struct pool_share *share)
 {
 	struct pool_buffer *buffer = NULL;
 
+	check((use == POOL_FETCH) == !!share);
 	lock_take(&pool->lock);
-	if (list_empty(&pool->waiters[use]))
-		buffer = take(pool, use);
+	if (share ? !share->waiting : list_empty(&pool->waiters[use]))
+		buffer = take(pool, use, share);
 	lock_drop(&pool->lock);
 	return buffer;
 }
 
+bool pool_lacks_free(struct pool *pool, enum pool_use use, const struct pool_share *share)
+{
+	bool lacks;
+
+	lock_take(&pool->lock);
+	lacks = is_allowed(pool, use, share);
+	lock_drop(&pool->lock);
+	return lacks;
+}
+
 void pool_wait(struct pool *pool, struct pool_waiter *waiter)
 {
+	check((waiter->use == POOL_FETCH) == !!waiter->share);
 	lock_take(&pool->lock);
 	list_append(&pool->waiters[waiter->use], &waiter->link);
 	pool->n_waiters++;
+	if (waiter->share)
+		waiter->share->waiting++;
 	lock_drop(&pool->lock);
 	serve_all(pool);
 }
@@ -165,10 +211,8 @@ bool pool_cancel(struct pool *pool, struct pool_waiter *waiter)
 			break;
 		}
 	}
-	if (queued) {
-		list_remove(&waiter->link);
-		pool->n_waiters--;
-	}
+	if (queued)
+		dequeue(pool, waiter);
 	lock_drop(&pool->lock);
 	return queued;
 }
@@ -178,7 +222,16 @@ bool pool_wanted(struct pool *pool)
 	bool wanted;
 
 	lock_take(&pool->lock);
-	wanted = pool->n_waiters > 0;
+	wanted = !list_empty(&pool->waiters[POOL_READ]);
+	if (!wanted) {
+		list_for_each (link, &pool->waiters[POOL_FETCH]) {
+			struct pool_waiter *waiter = container_of(link, struct pool_waiter, link);
+
+			wanted = is_allowed(pool, POOL_FETCH, waiter->share);
+			if (wanted)
+				break;
+		}
+	}
 	lock_drop(&pool->lock);
 	return wanted;
 }
@@ -206,7 +259,7 @@ void pool_buffer_unref(struct pool_buffer *buffer)
 	check(buffer->refs > 0);
 	last = --buffer->refs == 0;
 	if (last) {
-		pool->held[buffer->use]--;
+		give_back(pool, buffer);
 		/* First out again: it is in the processor's cache. */
 		list_append(pool->free.next, &buffer->link);
 	}
@@ -221,8 +274,8 @@ void pool_buffer_fetched(struct pool_buffer *buffer)
 
 	lock_take(&pool->lock);
 	check(buffer->refs > 0 && buffer->use == POOL_FETCH);
+	give_back(pool, buffer);
 	buffer->use = POOL_READ;
-	pool->held[POOL_FETCH]--;
 	pool->held[POOL_READ]++;
 	lock_drop(&pool->lock);
 	serve_all(pool);

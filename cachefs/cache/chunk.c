@@ -342,7 +342,7 @@ static void load_got(struct pool_waiter *wait, struct pool_buffer *buffer)
 void chunk_load(struct chunk *chunk)
 {
 	struct cache *cache = chunk->object->cache;
-	struct pool_buffer *buffer = buffer_get(cache, POOL_READ);
+	struct pool_buffer *buffer = buffer_get(cache, POOL_READ, NULL);
 
 	if (buffer) {
 		load_with(chunk, buffer);

@@ -81,13 +81,15 @@ static struct pool_buffer *take_buffer(struct fetch *fetch)
 	lock_drop(&object->lock);
 	if (buffer)
 		return buffer;
-	buffer = buffer_get(object->cache, POOL_FETCH);
+	buffer = buffer_get(object->cache, POOL_FETCH, origin_share(fetch->get.origin));
 	if (buffer)
 		return buffer;
 	lock_take(&object->lock);
 	if (!fetch->waiting) {
 		fetch->waiting = true;
-		fetch->wait = (struct pool_waiter){.use = POOL_FETCH, .got = got_buffer};
+		fetch->wait = (struct pool_waiter){.use = POOL_FETCH,
+			.share = origin_share(fetch->get.origin),
+			.got = got_buffer};
 	} else {
 		lock_drop(&object->lock);
 		return NULL;
@@ -189,6 +191,9 @@ static void chunk_abandoned(struct chunk *chunk, struct origin *origin, int erro
 	chunk_state_set(object, chunk->index, CHUNK_ABSENT);
 	chunk_detach(chunk);
 	lock_drop(&object->lock);
+	/* Those who are answered with a part of it may hold it for a moment. */
+	if (chunk->buffer)
+		pool_buffer_fetched(chunk->buffer);
 	pieces_failed(&failed, error);
 	pieces_restart(&others);
 	chunk_free(chunk);

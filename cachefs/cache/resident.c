@@ -183,12 +183,13 @@ bool resident_reclaim(struct resident *resident)
 	return buffer != NULL;
 }
 
-struct pool_buffer *buffer_get(struct cache *cache, enum pool_use use)
+struct pool_buffer *buffer_get(struct cache *cache, enum pool_use use, struct pool_share *share)
 {
 	struct pool_buffer *buffer;
 
-	while (!(buffer = pool_try_get(cache->pool, use))) {
-		if (!resident_reclaim(&cache->resident))
+	while (!(buffer = pool_try_get(cache->pool, use, share))) {
+		if (!pool_lacks_free(cache->pool, use, share) ||
+			!resident_reclaim(&cache->resident))
 			return NULL;
 	}
 	return buffer;

@@ -48,8 +48,8 @@ void resident_drop_object(struct resident *resident, struct id128 object);
 /* Lets the oldest go. False: there is none. */
 bool resident_reclaim(struct resident *resident);
 
-/* A buffer, at the expense of residents if need be; NULL: wait for one. */
-struct pool_buffer *buffer_get(struct cache *cache, enum pool_use use);
+/* A buffer, at the expense of residents if need be; NULL: wait for one. As pool_try_get. */
+struct pool_buffer *buffer_get(struct cache *cache, enum pool_use use, struct pool_share *share);
 /* pool_wait, and residents give way. */
 void buffer_wait(struct cache *cache, struct pool_waiter *waiter);
 

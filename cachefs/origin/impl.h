@@ -42,7 +42,8 @@ struct origin {
 	struct lane lanes[ENGINE_LOOPS];
 	struct flow flow;
 	_Atomic uint64_t bytes;
-	_Atomic bool shut; /* origin_shutdown was called */
+	_Atomic bool shut;       /* origin_shutdown was called */
+	struct pool_share share; /* the pool's, on behalf of who fetches */
 	struct lock lock;
 	struct origin_stats stats; /* lock */
 	uint64_t paced_ns; /* lock: when the bytes so far would be through at bandwidth_bytes */

@@ -149,6 +149,11 @@ const char *origin_identity(const struct origin *origin)
 	return origin->identity ? origin->identity : "";
 }
 
+struct pool_share *origin_share(struct origin *origin)
+{
+	return &origin->share;
+}
+
 int origin_object_name(const struct origin *origin, const char *path, char *name, size_t size)
 {
 	return origin->ops->object_name(origin, path, name, size);

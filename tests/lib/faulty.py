@@ -74,6 +74,8 @@ class Faulty:
         self.listing = Listing()
         self.condition = threading.Condition()  # guards everything below; never held while sending
         self.stopping = False
+        self.running = 0  # requests that are being answered
+        self.most_at_once = 0
         self._objects = {}
         self._keys = []  # sorted
         self._rules = []
@@ -197,8 +199,14 @@ class Faulty:
             self._log.append(request)
             request.rule = next((r for r in self._rules if r.matches(request)), None)
             found = self._objects.get(_bytes(request.key))
+            self.running += 1
+            self.most_at_once = max(self.most_at_once, self.running)
             self.condition.notify_all()
         return found
+
+    def leave(self):
+        with self.condition:
+            self.running -= 1
 
     def hold(self, rule):
         """Waits for the rule's release; False when the origin stops meanwhile."""
@@ -295,6 +303,13 @@ class _Connection(BaseHTTPRequestHandler):
         origin = self.server.origin
         request = self._read_request()
         found = origin.admit(request)
+        try:
+            self._serve(request, found)
+        finally:
+            origin.leave()
+
+    def _serve(self, request, found):
+        origin = self.server.origin
         rule = request.rule
         if rule and rule.stall_at == -1 and not origin.hold(rule):
             return self._cut(False)
@@ -385,7 +400,7 @@ class _Connection(BaseHTTPRequestHandler):
         if request.headers.get("if-none-match") == found.etag and found.etag:
             return _Answer(304, headers=headers)
         size = len(found.data)
-        if request.first is None:
+        if request.first is None or (request.rule and request.rule.whole):
             return _Answer(200, found.data, headers)
         first = request.first if request.first >= 0 else max(0, size + request.first)
         last = size - 1 if request.last is None else min(request.last, size - 1)
@@ -402,7 +417,9 @@ class _Connection(BaseHTTPRequestHandler):
             answer.body = memoryview(rule.body)
         if rule and rule.edit:
             answer.body = memoryview(rule.edit(bytes(answer.body)))
-        headers = {"Content-Length": str(len(answer.body)), **answer.headers}
+        chunked = bool(rule and rule.chunked)
+        framing = {"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(len(answer.body))}
+        headers = {**framing, **answer.headers}
         for name, value in (rule.headers if rule else {}).items():
             headers[name] = value(request) if callable(value) else value
         request.status = answer.status
@@ -412,9 +429,9 @@ class _Connection(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.end_headers()
         if request.method != "HEAD" and answer.status != 304:
-            self._send_body(request, answer.body)
+            self._send_body(request, answer.body, chunked)
 
-    def _send_body(self, request, body):
+    def _send_body(self, request, body, chunked):
         origin, rule = self.server.origin, request.rule
         at = 0
         while True:
@@ -428,11 +445,14 @@ class _Connection(BaseHTTPRequestHandler):
             if rule:
                 stops += [s for s in (rule.stall_at, rule.cut_at) if s is not None and s > at]
             end = min(stops)
-            self.wfile.write(body[at:end])
+            piece = body[at:end]
+            self.wfile.write(b"%x\r\n%b\r\n" % (end - at, bytes(piece)) if chunked else piece)
             origin.progress(request, end - at)
             if rule and rule.trickle and end < len(body):
                 time.sleep(rule.trickle[1])
             at = end
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
         promised = rule.headers.get("Content-Length") if rule else None
         if promised is not None:
             self.close_connection = True  # more or less was sent than was said

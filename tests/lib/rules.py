@@ -13,6 +13,7 @@ class Rule:
 
     stall_at=N: after N bytes of the body (-1: before the answer's first byte) the answer waits for release().
     cut_at=N: the connection ends after N bytes of the body (-1: before the answer); reset: by RST.
+    whole: the range that was asked for is ignored. chunked: the body goes without a Content-Length.
     """
 
     origin: Any
@@ -30,6 +31,8 @@ class Rule:
     stall_at: Optional[int] = None
     cut_at: Optional[int] = None
     reset: bool = False
+    whole: bool = False
+    chunked: bool = False
     trickle: Optional[tuple] = None  # (bytes, seconds): that many bytes each so many seconds
 
     seen: int = 0  # matched; guarded by the origin's condition, as are the next two

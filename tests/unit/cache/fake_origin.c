@@ -16,6 +16,7 @@ struct origin {
 	_Atomic unsigned refs;
 	struct world *world;
 	char *identity;
+	struct pool_share share;
 };
 
 struct thing {
@@ -576,6 +577,11 @@ bool origin_lists_all(const struct origin *origin)
 {
 	(void)origin;
 	return true;
+}
+
+struct pool_share *origin_share(struct origin *origin)
+{
+	return &origin->share;
 }
 
 const char *origin_source(const struct origin *origin)

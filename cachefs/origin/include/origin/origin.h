@@ -32,6 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pool.h"
 #include "base/why.h"
 #include "base/work.h"
 
@@ -110,6 +111,8 @@ const char *origin_source(const struct origin *origin);
 bool origin_lists_all(const struct origin *origin);
 /* Who asks: access key id or profile, token's subject, "anonymous", "". Never a secret. */
 const char *origin_identity(const struct origin *origin);
+/* Where a cache counts what its fetches of this origin hold. Lives as long as the origin. */
+struct pool_share *origin_share(struct origin *origin);
 /*
  * Names the object in the whole world, independent of prefix and credentials
  * ("s3://endpoint/bucket/key"), so that volumes which overlap share what is cached. 0, or

@@ -1,0 +1,90 @@
+"""What volumes share, and what each is held to: an origin that stalls takes nothing from another one's readers, and
+connections= and bandwidth= are kept."""
+
+import concurrent.futures
+import os
+import time
+
+import pytest
+
+from lib import child, data, reads, wait
+from lib.data import MIB
+from lib.faulty import Faulty
+from lib.origins import FaultyOrigin
+
+READERS = 220
+STALLED = MIB + 1
+
+
+@pytest.fixture
+def other(workdir):
+    with Faulty() as origin:
+        yield origin
+
+
+@pytest.mark.parametrize("stall_at", [-1, 1000], ids=["before the answer", "in the middle"])
+def test_one_origin_does_not_starve_another(cache, faulty, other, stall_at):
+    """Hundreds of reads wait for an origin that is silent, each perhaps with a part of a chunk in memory; the other's
+    come through while every one of those is still held."""
+    for n in range(READERS):
+        faulty.put(f"{n:03}", data.make(f"stalled {n}", STALLED))
+    content = data.make("other", 48 * MIB)
+    for n in range(4):
+        other.put(f"{n}", content[n * MIB:])
+    stalled = cache.mount_origin(FaultyOrigin(faulty), "connections=256", name="stalled")
+    mounted = cache.mount_origin(FaultyOrigin(other), name="other")
+    stall = faulty.rule(op="get", stall_at=stall_at)
+    with concurrent.futures.ThreadPoolExecutor(READERS) as pool:
+        cold = [pool.submit(reads.sha256, stalled / f"{n:03}") for n in range(READERS)]
+        try:
+            wait.until(lambda: cache.volume(stalled)["parked"] >= READERS, 60, "the stalled readers")
+            stall.wait_hits(160)  # more than there are buffers for fetches
+            readers = [child.Child(reads.sha256, mounted / f"{n}") for n in range(4)]
+            for n, reader in enumerate(readers):
+                assert reader.result(60) == data.digest(content[n * MIB:])
+            assert not any(read.done() for read in cold)
+        finally:
+            stall.release()
+        for n, read in enumerate(cold):
+            assert read.result(100) == data.digest(data.make(f"stalled {n}", STALLED))
+
+
+@pytest.mark.parametrize("most", [1, 5])
+def test_connections_are_kept(cache, faulty, most):
+    """Counted at the server while it holds every answer, and then while it gives them."""
+    wanted = {}
+    for n in range(40):
+        content = data.make(f"held {n}", MIB + n)
+        faulty.put(f"d{n % 4}/{n:03}", content)
+        wanted[f"d{n % 4}/{n:03}"] = data.digest(content)
+    mounted = cache.mount_origin(FaultyOrigin(faulty), f"connections={most}")
+    for directory in os.listdir(mounted):
+        os.listdir(mounted / directory)
+    stall = faulty.rule(op="get", stall_at=-1)
+    with concurrent.futures.ThreadPoolExecutor(len(wanted)) as pool:
+        cold = {name: pool.submit(reads.sha256, mounted / name) for name in wanted}
+        try:
+            wait.until(lambda: cache.volume(mounted)["parked"] >= len(wanted), 60, "the readers")
+            stall.wait_hits(1)
+        finally:
+            stall.release()
+        assert {name: read.result(100) for name, read in cold.items()} == wanted
+    assert 1 <= faulty.most_at_once <= most
+    # With one connection there is no other for it to be compared with; with several, all of them are used.
+    assert faulty.most_at_once == most
+
+
+def test_bandwidth_is_kept(cache, faulty):
+    """So many bytes take at least so long, whatever runs at once; and not for ever."""
+    size, rate = 4 * MIB, 4 * MIB
+    for n in range(4):
+        faulty.put(f"{n}", data.make(f"slow {n}", size))
+    mounted = cache.mount_origin(FaultyOrigin(faulty), f"bandwidth={rate}")
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(reads.sha256, [mounted / f"{n}" for n in range(4)]))
+    took_s = time.monotonic() - begin
+    assert found == [data.digest(data.make(f"slow {n}", size)) for n in range(4)]
+    assert took_s >= 0.75 * 4 * size / rate
+    assert took_s < 60
+    assert faulty.sent() == 4 * size
