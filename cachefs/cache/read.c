@@ -51,6 +51,44 @@ static void read_account(struct object_read *read, uint64_t bytes)
 		waited_for == WAITED_NONE ? 0 : clock_now_ns() - read->started_ns);
 }
 
+/* The kernel reads once more, page by page, what failed as readahead. Nobody is to wait twice as long
+ * as the origin was given, so what took WAITED_NS to fail fails at once when it is asked for again
+ * through the handle within AGAIN_NS. */
+#define WAITED_NS NS_PER_SEC
+#define AGAIN_NS  (500 * NS_PER_MS)
+
+static void note_failure(struct read_piece *piece, int error)
+{
+	struct reader *reader = piece->read->reader;
+	uint64_t now = clock_now_ns();
+
+	if (now - piece->read->started_ns < WAITED_NS)
+		return;
+	lock_take(&reader->object->lock);
+	if (!reader->failed.error || now - reader->failed.at_ns >= AGAIN_NS)
+		reader->failed.first = reader->failed.last = piece->chunk;
+	if (piece->chunk < reader->failed.first)
+		reader->failed.first = piece->chunk;
+	if (piece->chunk > reader->failed.last)
+		reader->failed.last = piece->chunk;
+	reader->failed.error = error;
+	reader->failed.at_ns = now;
+	lock_drop(&reader->object->lock);
+}
+
+/* How the piece failed a moment ago; 0: it did not. object.lock held. */
+static int failed_just_now(const struct read_piece *piece)
+{
+	const struct reader *reader = piece->read->reader;
+
+	check(lock_held(&reader->object->lock));
+	if (!reader->failed.error || piece->chunk < reader->failed.first ||
+		piece->chunk > reader->failed.last ||
+		clock_now_ns() - reader->failed.at_ns >= AGAIN_NS)
+		return 0;
+	return reader->failed.error;
+}
+
 static void read_finish(struct object_read *read)
 {
 	struct cache *cache = read->reader->object->cache;
@@ -127,8 +165,12 @@ void pieces_failed(struct list *pieces, int error)
 	 * error to the application. */
 	if (error != -ESTALE && error != -EACCES && error != -ENOENT)
 		error = -EIO;
-	while ((link = list_pop(pieces)))
-		piece_finish(container_of(link, struct read_piece, link), NULL, error);
+	while ((link = list_pop(pieces))) {
+		struct read_piece *piece = container_of(link, struct read_piece, link);
+
+		note_failure(piece, error);
+		piece_finish(piece, NULL, error);
+	}
 }
 
 static void piece_failed(struct read_piece *piece, int error)
@@ -207,9 +249,11 @@ static void piece_start(struct read_piece *piece, uint32_t count)
 	while (r >= 0) {
 		struct chunk *chunk = NULL;
 		enum piece_step step;
+		int failed;
 
 		lock_take(&object->lock);
 		step = piece_look(piece, &chunk);
+		failed = step == PIECE_FETCH ? failed_just_now(piece) : 0;
 		lock_drop(&object->lock);
 		switch (step) {
 		case PIECE_READY:
@@ -226,6 +270,10 @@ static void piece_start(struct read_piece *piece, uint32_t count)
 			r = -ENOMEM;
 			continue;
 		case PIECE_FETCH:
+			break;
+		}
+		if (failed) {
+			r = failed;
 			break;
 		}
 		read_stall(read);

@@ -13,6 +13,13 @@ struct reader {
 	char *path;
 	struct cache_account *account;
 	struct readahead readahead;
+	/* Of a read that waited long and failed: its chunks, how, and when; error 0: there was none.
+	 * object.lock. */
+	struct {
+		uint32_t first, last;
+		int error;
+		uint64_t at_ns;
+	} failed;
 };
 
 /* Each empties its list of struct read_piece and finishes the reads that need no other piece. No
