@@ -1,7 +1,7 @@
 /*
- * cachefs-bench-curl URL SIZE [--part N] [--connections N]: downloads SIZE bytes of URL in parallel
- * ranges and throws them away: what the bare client library gets out of a server. One thread, one
- * curl multi. Prints the same JSON as cachefs-bench-io.
+ * cachefs-bench-curl URL SIZE [--part N] [--connections N] [--ca FILE]: downloads SIZE bytes of URL
+ * in parallel ranges and throws them away: what the bare client library gets out of a server. One
+ * thread, one curl multi. Prints the same JSON as cachefs-bench-io.
  */
 #include <curl/curl.h>
 #include <errno.h>
@@ -19,6 +19,7 @@ enum { MAX_CONNECTIONS = 256 };
 
 struct download {
 	const char *url;
+	const char *ca; /* certificates to trust; NULL: the system's */
 	uint64_t size_bytes, part_bytes;
 	uint64_t next;     /* offset of the first byte that nobody has asked for */
 	uint64_t received; /* body bytes */
@@ -62,6 +63,8 @@ static CURL *new_easy(struct download *download)
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, download);
 	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 512L << 10);
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	if (download->ca)
+		curl_easy_setopt(easy, CURLOPT_CAINFO, download->ca);
 	return easy;
 }
 
@@ -149,6 +152,7 @@ static int parse(int argc, char **argv, struct download *download)
 	static const struct option options[] = {
 		{"part", required_argument, NULL, 'p'},
 		{"connections", required_argument, NULL, 'c'},
+		{"ca", required_argument, NULL, 'a'},
 		{NULL, 0, NULL, 0},
 	};
 	uint64_t connections = download->connections;
@@ -159,6 +163,8 @@ static int parse(int argc, char **argv, struct download *download)
 			r = number(optarg, 1, INT64_MAX, &download->part_bytes);
 		else if (option == 'c')
 			r = number(optarg, 1, MAX_CONNECTIONS, &connections);
+		else if (option == 'a')
+			download->ca = optarg;
 		else
 			r = -EINVAL;
 	}
@@ -182,6 +188,7 @@ int main(int argc, char **argv)
 
 	if (parse(argc, argv, &download) < 0) {
 		fputs("usage: cachefs-bench-curl URL SIZE [--part BYTES] [--connections N]\n"
+		      "                          [--ca FILE]\n"
 		      "example: cachefs-bench-curl http://127.0.0.1:8080/b/model 1073741824\n",
 			stderr);
 		return 2;

@@ -67,6 +67,7 @@ class Contender:
     stdin: str = ""
     pid: Callable[[], Optional[int]] = lambda: None  # of the daemon behind it, if there is one
     prepare: Callable[[], None] = lambda: None        # before each sample, not timed
+    settle: Callable[[], None] = lambda: None         # returns when the daemon has done all that the sample made it do
     check: Callable[[], None] = lambda: None          # after each sample; raises Refused
     rounds: Optional[int] = None                      # takes part only in the first so many
     optional: bool = False                            # when it fails, the others go on without it
@@ -91,6 +92,7 @@ def take_sample(contender):
         reset_process_peak(pid)
     before = process_cpu_s(pid) if pid else 0
     out = run_program(contender.command, contender.stdin)
+    contender.settle()
     after = process_cpu_s(pid) if pid else 0
     if pid:
         contender.peak_bytes = max(contender.peak_bytes, process_peak_bytes(pid))

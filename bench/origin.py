@@ -1,41 +1,138 @@
 #!/usr/bin/python3
-"""The benchmarks' origin: serves a directory of buckets as S3 on loopback, as cheaply as it can, and counts.
+"""The benchmarks' origin: a directory of buckets as S3, as cheaply as can be, and counted.
 
-Bodies go out by sendfile(2) from the page cache, so that the client is what a benchmark measures. It checks no
-signature. GET /-/counters tells what was asked for and how many body bytes were sent.
+nginx sends the objects, by sendfile(2) from the page cache or through TLS, so that the link, the processors and the client
+are what a benchmark measures. What a file server doesn't know, listings and errors in XML, it hands on to the small server
+in here. Neither checks a signature. GET /-/counters at the small server tells what was asked for, and how many bytes of
+bodies were sent: of a request when it has ended, also when it was cut.
 
-usage: origin.py DIR [ADDRESS]    (127.0.0.1; prints "port N" and serves until its standard input closes)
+usage: origin.py DIR [--address ADDRESS] [--tls CERTIFICATE KEY]
+
+Prints {"port": …, "counters": …}, the ports of nginx and of the small server, and serves until its standard input closes.
+What nginx writes is kept beside DIR until then.
 """
+import argparse
+import contextlib
+import ctypes
+import datetime
 import http.server
 import json
 import os
+import shutil
+import signal
+import socket
 import socketserver
+import subprocess
 import sys
+import tempfile
 import threading
+import time
 import urllib.parse
-from email.utils import formatdate
 from xml.sax.saxutils import escape
 
-SLICE_BYTES = 1 << 20  # of one sendfile: bytes are counted as they go, also of a cut connection
+WORKERS = 2
+START_TRIES = 3  # a free port may be taken before nginx has it
+PR_SET_PDEATHSIG = 1
+
+CONFIG = """
+daemon off;
+user root;
+worker_processes {workers};
+pid {scratch}/pid;
+error_log {scratch}/errors warn;
+events {{ worker_connections 1024; }}
+http {{
+	client_body_temp_path {scratch}/body;
+	proxy_temp_path {scratch}/proxy;
+	fastcgi_temp_path {scratch}/fastcgi;
+	uwsgi_temp_path {scratch}/uwsgi;
+	scgi_temp_path {scratch}/scgi;
+	default_type binary/octet-stream;
+	sendfile on;
+	keepalive_requests 1000000;
+	keepalive_timeout 600;
+	log_format counted "$request_method $body_bytes_sent";
+	access_log off;
+	server {{
+		listen {address}:{port} {tls};
+		root {root};
+		location ~ ^/[^/]*/?$ {{ proxy_pass http://{small}; }}
+		location / {{
+			access_log {scratch}/counted counted;
+			output_buffers 2 512k;
+			error_page 403 404 = @small;
+		}}
+		location @small {{ proxy_pass http://{small}; }}
+	}}
+}}
+"""
 
 
-class Counters:
-    def __init__(self):
-        self._lock = threading.Lock()
-        self._counts = {"get": 0, "head": 0, "list": 0, "bytes": 0}
+class Nginx:
+    """small: ADDRESS:PORT of the small server; tls: the certificate's and the key's file, or None."""
 
-    def add(self, name, count=1):
-        with self._lock:
-            self._counts[name] += count
+    def __init__(self, stack, root, address, tls, small):
+        program = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
+        if not program:
+            sys.exit("origin.py: nginx is not installed: scripts/setup.sh bench")
+        self.scratch = tempfile.mkdtemp(prefix="nginx-", dir=os.path.dirname(root))
+        stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
+        self.counts, self.read_to = {"get": 0, "head": 0, "bytes": 0}, 0
+        self.lock = threading.Lock()  # of the counts
+        words = f"ssl; ssl_certificate {tls[0]}; ssl_certificate_key {tls[1]}" if tls else ""
+        for _ in range(START_TRIES):
+            self.port = free_port(address)
+            with open(f"{self.scratch}/conf", "w", encoding="utf-8") as file:
+                file.write(CONFIG.format(workers=WORKERS, scratch=self.scratch, address=address, port=self.port, tls=words,
+                                         root=root, small=small))
+            self.process = subprocess.Popen([program, "-e", f"{self.scratch}/errors", "-c", f"{self.scratch}/conf"],
+                                            stdin=subprocess.DEVNULL, preexec_fn=end_with_parent)
+            stack.callback(self.stop)
+            if self.answers(address):
+                return
+        with open(f"{self.scratch}/errors", encoding="utf-8", errors="replace") as file:
+            sys.exit(f"origin.py: nginx did not start: {file.read()[-1000:]}")
 
-    def get(self):
-        with self._lock:
-            return dict(self._counts)
+    def answers(self, address):
+        while self.process.poll() is None:
+            try:
+                socket.create_connection((address, self.port)).close()
+                return True
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        return False
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+    def counters(self):
+        """Of the requests that have ended: nginx writes their lines at once."""
+        with self.lock:
+            with open(f"{self.scratch}/counted", "rb") as file:
+                file.seek(self.read_to)
+                text = file.read()
+            for line in text[:text.rfind(b"\n") + 1].splitlines(keepends=True):
+                method, size = line.split()
+                self.counts["head" if method == b"HEAD" else "get"] += 1
+                self.counts["bytes"] += int(size)
+                self.read_to += len(line)
+            return dict(self.counts)
+
+
+def free_port(address):
+    with socket.socket() as s:
+        s.bind((address, 0))
+        return s.getsockname()[1]
+
+
+def end_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def etag(st):
-    """Strong, and no MD5: it changes with the file, and clients can't take it for a digest of the content."""
-    return f'"{st.st_ino:x}-{st.st_mtime_ns:x}-{st.st_size:x}-1"'
+    """As nginx makes it."""
+    return f'"{int(st.st_mtime):x}-{st.st_size:x}"'
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -45,18 +142,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-    def answer(self, status, headers=(), body=b"", kind="application/xml"):
+    def answer(self, status, body=b"", kind="application/xml"):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
-        for name, value in headers:
-            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def error(self, status, code, headers=()):
-        self.answer(status, headers, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode())
+    def error(self, status, code):
+        self.answer(status, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode())
 
     def do_HEAD(self):
         self.serve()
@@ -70,67 +165,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         bucket, _, key = urllib.parse.unquote(url.path).lstrip("/").partition("/")
         path = os.path.realpath(os.path.join(self.server.root, bucket, key))
         if bucket == "-" and key == "counters":
-            self.answer(200, body=json.dumps(self.server.counters.get()).encode(), kind="application/json")
+            counts = {**self.server.nginx.counters(), "list": self.server.lists}
+            self.answer(200, body=json.dumps(counts).encode(), kind="application/json")
         elif not path.startswith(self.server.root + "/"):
             self.error(404, "NoSuchBucket")
         elif key:
-            self.serve_object(path)
+            self.error(404, "NoSuchKey")
         elif not os.path.isdir(path):
             self.error(404, "NoSuchBucket")
         elif self.command == "HEAD" or "location" in query:
             self.answer(200, body=b"<LocationConstraint/>")
         else:
-            self.server.counters.add("list")
+            self.server.lists += 1
             self.answer(200, body=listing(bucket, path, query).encode())
-
-    def serve_object(self, path):
-        try:
-            fd = os.open(path, os.O_RDONLY)
-        except OSError:
-            return self.error(404, "NoSuchKey")
-        try:
-            if os.path.isdir(path):
-                return self.error(404, "NoSuchKey")
-            self.serve_file(fd, os.fstat(fd))
-        finally:
-            os.close(fd)
-
-    def serve_file(self, fd, st):
-        wanted = self.headers.get("If-Match")
-        if wanted and wanted not in (etag(st), "*"):
-            return self.error(412, "PreconditionFailed")
-        first, last, status = 0, st.st_size - 1, 200
-        asked = self.headers.get("Range", "")
-        if asked.startswith("bytes=") and "," not in asked:
-            low, _, high = asked[len("bytes="):].partition("-")
-            first = int(low) if low else max(st.st_size - int(high), 0)
-            last = min(int(high), last) if low and high else last
-            status = 206
-            if first >= st.st_size or last < first:
-                return self.error(416, "InvalidRange", [("Content-Range", f"bytes */{st.st_size}")])
-        self.send_response(status)
-        self.send_header("Content-Type", "binary/octet-stream")
-        self.send_header("Content-Length", str(last - first + 1))
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("ETag", etag(st))
-        self.send_header("Last-Modified", formatdate(st.st_mtime, usegmt=True))
-        if status == 206:
-            self.send_header("Content-Range", f"bytes {first}-{last}/{st.st_size}")
-        self.end_headers()
-        if self.command == "HEAD":
-            return self.server.counters.add("head")
-        self.server.counters.add("get")
-        self.wfile.flush()
-        return self.send_range(fd, first, last + 1)
-
-    def send_range(self, fd, at, end):
-        while at < end:
-            sent = os.sendfile(self.connection.fileno(), fd, at, min(end - at, SLICE_BYTES))
-            if sent == 0:  # the file became shorter: the client must not take this for its end
-                self.close_connection = True
-                return
-            at += sent
-            self.server.counters.add("bytes", sent)
 
 
 def listing(bucket, path, query):
@@ -162,7 +209,6 @@ def listing(bucket, path, query):
 
 
 def formatdate_iso(seconds):
-    import datetime
     return datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
@@ -173,17 +219,27 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def __init__(self, root, address):
         super().__init__((address, 0), Handler)
         self.root = os.path.realpath(root)
-        self.counters = Counters()
+        self.nginx = None
+        self.lists = 0
 
     def handle_error(self, *_):
         """A client that closes in the middle of an answer is its own business."""
 
 
 def main():
-    server = Server(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"port {server.server_address[1]}", flush=True)
-    sys.stdin.read()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", metavar="DIR")
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--tls", nargs=2, metavar=("CERTIFICATE", "KEY"))
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        server = Server(options.directory, options.address)
+        port = server.server_address[1]
+        server.nginx = Nginx(stack, server.root, options.address, options.tls, f"{options.address}:{port}")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(json.dumps({"port": server.nginx.port, "counters": port}), flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            sys.stdin.read()
 
 
 if __name__ == "__main__":

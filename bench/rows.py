@@ -1,11 +1,12 @@
 """The benchmarks: what each prepares, runs and compares. The numbers are those of docs/BENCHMARKS.md."""
 import os
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Optional
 
 from killed import killed
-from measure import Contender, Refused, compare, drop_caches, load_cache, measure_in_turn
+from measure import Contender, Refused, Sample, compare, drop_caches, load_cache, measure_in_turn
 from sides import wait_until
 
 PEER_ROUNDS = 3     # peers are slow: they take part in the first rounds only
@@ -24,7 +25,8 @@ class Setting:
     sides: list        # set against the native file
     tensors: list      # (offset, size) in the order in which a loader takes them
     tell: object       # called with a line of progress
-    link_mbit: Optional[int] = None  # the rate of the link to the origin; None: loopback
+    link: object       # to the origin; None: loopback
+    connections: Optional[int] = None  # of the bare client and of cachefs; None: as many as each takes by itself
 
     @property
     def from_origin(self):
@@ -37,6 +39,16 @@ class Setting:
     @property
     def size(self):
         return os.path.getsize(self.origin.object)
+
+    @property
+    def way(self):
+        """To the origin, for a row's name."""
+        return (str(self.link) if self.link else "unshaped") + (", TLS" if self.origin.ca else "")
+
+    @property
+    def curl_options(self):
+        options = ["--ca", self.origin.ca] if self.origin.ca else []
+        return options + (["--connections", str(self.connections)] if self.connections else [])
 
 
 def measured(function):
@@ -122,11 +134,12 @@ def mapped(setting):
     yield from page_cache_row(setting, "4", "mmap, page cache, tensor order", "GB/s",
                               ["mmap", "--ranges", "--loops", "16"], target=0.95, stdin=tensors)
     for side in setting.from_origin:
-        yield from mapped_while_downloading(setting, "4", f"mmap while downloading, {side.name}", side)
+        yield from mapped_while_downloading(setting, "4", f"mmap while downloading, {side.name}, {setting.way}", side)
 
 
-def cold_contender(setting, side, label, arguments, expected_bytes, **more):
-    """A read of an object that the side doesn't hold; refused unless the origin sent it."""
+def cold_contender(setting, side, label, arguments, expected_bytes, settle_first=False, **more):
+    """A read of an object that the side doesn't hold; refused unless the origin sent it. settle_first: all of it is kept
+    before the daemon's processor time is taken, so that none of what the read cost is left out."""
     mode, *options = arguments
     sent = {}
 
@@ -135,10 +148,12 @@ def cold_contender(setting, side, label, arguments, expected_bytes, **more):
         sent["before"] = setting.origin.counters()["bytes"]
 
     def check():
-        # The origin counts a slice after it was sent: the reader may be done before.
+        # The origin counts a request when it has ended: the reader may be done before.
         wait_until(f"the fetch by {side.name} (it held the object already?)",
                    lambda: setting.origin.counters()["bytes"] - sent["before"] >= expected_bytes)
 
+    if settle_first:
+        more["settle"] = side.settle
     return Contender(label, [setting.io, mode, side.path, *options], pid=side.pid, prepare=prepare, check=check,
                      rounds=rounds_of(side), optional=side.is_peer, **more)
 
@@ -152,33 +167,74 @@ def mapped_while_downloading(setting, number, work, side):
     return compare(number, work, "ms", contenders)
 
 
-@measured
-def against_curl(setting, number, work, unit, curl_arguments, io_arguments, expected_bytes, target, cpu_target=None):
-    curl = Contender("libcurl", [setting.curl, setting.origin.url, *curl_arguments],
+def curl_and_sides(setting, curl_arguments, io_arguments, expected_bytes, **more):
+    """The bare client, and all that fetch from the origin; more: of those that are no peers."""
+    curl = Contender("libcurl", [setting.curl, setting.origin.url, *curl_arguments, *setting.curl_options],
                      prepare=lambda: load_cache(setting.origin.object))
     contenders = [curl] + [
-        cold_contender(setting, side, side.name, io_arguments, expected_bytes,
-                       target=None if side.is_peer else target, cpu_target=None if side.is_peer else cpu_target)
+        cold_contender(setting, side, side.name, io_arguments, expected_bytes, **({} if side.is_peer else more))
         for side in setting.from_origin]
     measure_in_turn(contenders, setting.rounds)
-    return compare(number, work, unit, contenders)
+    return contenders
+
+
+@measured
+def cold_row(setting, number, work, io_arguments):
+    """Against the bare client and, where there is one, against the link, of which it is told what it can carry."""
+    targets = cold_targets(setting.link)
+    contenders = curl_and_sides(setting, [str(setting.size)], io_arguments, setting.size, settle_first=True,
+                                target=targets["libcurl"], cpu_target=2.0)
+    rows = compare(number, work, "GB/s", contenders)
+    if setting.link:
+        full = Sample(setting.link.payload_bytes_per_s, 0, 1.0, 0.0, 0.0, None)
+        link = Contender("link", [], samples=[full] * len(contenders[0].samples))
+        rows += compare(number, work, "GB/s", [link] + [
+            replace(c, target=targets["link"] if c.label == "cachefs" else None, cpu_target=None) for c in contenders])
+    return rows
+
+
+def cold_targets(link):
+    if not link:
+        return {"libcurl": 0.75, "link": None}  # client, daemon and server share the processors
+    if link.loss_percent:
+        return {"libcurl": 0.9, "link": None}
+    if link.rtt_ms:
+        return {"libcurl": None, "link": 0.95}
+    return {"libcurl": 0.97, "link": None}
 
 
 def cold_read(setting):
-    link, target = (f"{setting.link_mbit} Mbit/s", 0.97) if setting.link_mbit else ("unshaped", 0.75)
     for readers, arguments in ((1, ["seq"]), (4, ["parallel", "--workers", "4"])):
-        yield from against_curl(setting, "5", f"cold, {readers} reader{'s' * (readers > 1)}, {link}", "GB/s",
-                                [str(setting.size)], arguments, setting.size, target, 2.0)
+        yield from cold_row(setting, "5", f"cold, {readers} reader{'s' * (readers > 1)}, {setting.way}", arguments)
+
+
+@measured
+def cold_first_row(setting, number, work):
+    contenders = curl_and_sides(setting, ["4096", "--part", "4096"], ["seq", "--length", "4096", "--block", "4096"], 4096,
+                                target=1.10)
+    return compare(number, work, "ms", contenders)
 
 
 def cold_first(setting):
-    yield from against_curl(setting, "6", "cold, first 4 KiB", "ms", ["4096", "--part", "4096"],
-                            ["seq", "--length", "4096", "--block", "4096"], 4096, 1.10)
+    yield from cold_first_row(setting, "6", f"cold, first 4 KiB, {setting.way}")
 
 
 def many_openers(setting):
     for side in setting.from_origin:
         yield from openers_row(setting, "11", f"{OPENERS} openers of one cold object, {side.name}", side)
+
+
+def settled_counters(origin):
+    """When no more request ends: they are counted then, and the readers may be done before."""
+    last = [None]
+
+    def stands_still():
+        time.sleep(0.2)
+        now = origin.counters()
+        last[0], before = now, last[0]
+        return now == before
+    wait_until("the end of the requests", stands_still)
+    return last[0]
 
 
 @measured
@@ -194,7 +250,7 @@ def openers_row(setting, number, work, side):
         contender = Contender(side.name, [setting.io, "openers", side.path, "--workers", str(OPENERS)], pid=side.pid,
                               prepare=prepare)
         measure_in_turn([contender], 1)
-        now = setting.origin.counters()
+        now = settled_counters(setting.origin)
         ratios.append((now["bytes"] - sent["bytes"]) / setting.size)
         gets.append(now["get"] - sent["get"])
         walls.append(contender.samples[0].wall_s)

@@ -16,10 +16,12 @@ import tempfile
 
 import rows
 import sides
-from link import Link
+from link import CONGESTION, Link
 from measure import Refused
 
 REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(REPO, "tests"))
+from lib import certificates  # noqa: E402
 BUILD = os.path.join(REPO, "build", "bench")
 BUCKET, KEY = "bench", "model.safetensors"
 
@@ -41,6 +43,11 @@ def parse_arguments():
     parser.add_argument("--null", action="store_true", help="measure a second plain file in place of cachefs: the noise")
     parser.add_argument("--cachefs", metavar="PROGRAM", default=os.path.join(REPO, "build", "prefix", "bin", "cachefs"))
     parser.add_argument("--link", metavar="MBIT", type=int, help="put the origin behind a link of that rate (no limit)")
+    parser.add_argument("--rtt", metavar="MS", type=float, default=0, help="of the link: the time of a round trip (0)")
+    parser.add_argument("--loss", metavar="PERCENT", type=float, default=0, help="of the link: packets lost (0)")
+    parser.add_argument("--tls", action="store_true", help="the origin speaks TLS")
+    parser.add_argument("--connections", metavar="N", type=int,
+                        help="of the bare client and, at most, of cachefs (16, and cachefs' own default)")
     parser.add_argument("--dir", metavar="DIR", default="/var/tmp", help="where to measure: its file system (/var/tmp)")
     options = parser.parse_args()
     options.size = parse_size(options.size)
@@ -49,6 +56,12 @@ def parse_arguments():
         stop(f"no benchmark is called {unknown[0]}; see --help")
     if options.link is not None and options.link < 1:
         stop(f"--link {options.link}: give at least 1, as in 1000 or 2500")
+    if not options.link and (options.rtt or options.loss):
+        stop("--rtt and --loss are of a link: give its rate with --link")
+    if not 0 <= options.rtt <= 10000 or not 0 <= options.loss <= 50:
+        stop("--rtt is from 0 to 10000 ms, --loss from 0 to 50 %")
+    if options.connections is not None and not 1 <= options.connections <= 256:
+        stop(f"--connections {options.connections}: give 1 to 256")
     if options.rounds < 1:
         stop(f"--rounds {options.rounds}: give at least 1")
     return options
@@ -76,8 +89,9 @@ def check_machine(options):
 def build_programs():
     if not os.path.exists(os.path.join(BUILD, "build.ninja")):
         run_quiet(["meson", "setup", "--buildtype=release", "-Dbench=true", "-Dtests=false", BUILD, REPO])
-    run_quiet(["ninja", "-C", BUILD, "bench/cachefs-bench-io", "bench/cachefs-bench-curl"])
-    return [os.path.join(BUILD, "bench", name) for name in ("cachefs-bench-io", "cachefs-bench-curl")]
+    names = [f"bench/cachefs-bench-{name}" for name in ("io", "curl", "delay")]
+    run_quiet(["ninja", "-C", BUILD, *names])
+    return [os.path.join(BUILD, name) for name in names]
 
 
 def run_quiet(command):
@@ -149,7 +163,9 @@ def describe(options, setting):
     facts = {"kernel": platform.release(), "cpus": os.cpu_count(), "memory_mib": memory,
              "file_system": file_system_of(os.path.realpath(options.dir)), "libfuse": libfuse_version(),
              "size_bytes": setting.size, "rounds": options.rounds, "native_extents": setting.native.extents,
-             "link": f"{setting.link_mbit} Mbit/s" if setting.link_mbit else "loopback, unshaped",
+             "origin": f"nginx, {'TLS' if options.tls else 'plain'}",
+             "link": f"{setting.link}, {CONGESTION}" if setting.link else "loopback, unshaped",
+             "connections": options.connections or "16 of libcurl, cachefs' default",
              "load_at_start": os.getloadavg()[0]}
     for side in setting.sides:
         if side.name == "cachefs":
@@ -164,7 +180,7 @@ def add_sides(options, stack, directory, origin):
     if options.null:
         found = [sides.Null(stack, folder("null"), origin)]
     else:
-        found = [sides.Cachefs(stack, folder("cachefs"), origin, options.cachefs)]
+        found = [sides.Cachefs(stack, folder("cachefs"), origin, options.cachefs, connections=options.connections)]
     for name, peer in sides.PEERS.items():
         if options.peers and shutil.which(name):
             found.append(peer(stack, folder(name), origin))
@@ -178,16 +194,18 @@ def tell(line):
 
 
 def prepare(options, stack, directory):
-    io, curl = build_programs()
+    io, curl, delay = build_programs()
     bucket = os.path.join(directory, "origin", BUCKET)
     os.makedirs(bucket)
     tell("making the object")
     tensors = make_model(os.path.join(bucket, KEY), options.size)
-    link = Link(stack, options.link) if options.link else None
-    origin = sides.Origin(stack, os.path.join(directory, "origin"), BUCKET, KEY, link)
+    link = Link(stack, options.link, options.rtt, options.loss, delay) if options.link else None
+    address = link.address if link else sides.LOOPBACK
+    tls = certificates.make(os.path.join(directory, "certificates"), [f"IP:{address}"]) if options.tls else None
+    origin = sides.Origin(stack, os.path.join(directory, "origin"), BUCKET, KEY, link, tls)
     native = sides.Native(stack, os.path.join(directory, "native"), origin)
     found = add_sides(options, stack, directory, origin)
-    return rows.Setting(io, curl, options.rounds, origin, native, found, tensors, tell, options.link)
+    return rows.Setting(io, curl, options.rounds, origin, native, found, tensors, tell, link, options.connections)
 
 
 def run_all(setting, names):
@@ -235,11 +253,21 @@ def print_table(facts, results):
             print(f"{row['number']} {row['work']}: NOT MEASURED: {row['refused']}")
 
 
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+def end_early(*_):
+    """Once: what is cleaned up then is not to be stopped half-way."""
+    for stopping in STOPPING:
+        signal.signal(stopping, signal.SIG_IGN)
+    sys.exit("bench/run.py: stopped")
+
+
 def main():
     options = parse_arguments()
     check_machine(options)
-    for stopping in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(stopping, lambda *_: sys.exit("bench/run.py: stopped"))
+    for stopping in STOPPING:
+        signal.signal(stopping, end_early)
     with contextlib.ExitStack() as stack:
         directory = tempfile.mkdtemp(prefix="cachefs-bench-", dir=options.dir)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
@@ -249,6 +277,8 @@ def main():
             stop(str(why))
         facts = describe(options, setting)
         results = run_all(setting, options.names)
+        if setting.link:
+            facts["packets_lost_here"] = setting.link.dropped()
         facts["raw_file_extents"] = next((s.raw_extents() for s in setting.sides if s.name == "cachefs"), None)
     print_table(facts, results)
     if options.json:

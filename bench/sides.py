@@ -17,6 +17,7 @@ from measure import Refused, drop_caches, load_cache
 PIECE_BYTES = 1 << 20
 WAIT_S = 30
 MNT_DETACH = 2
+LOOPBACK = "127.0.0.1"
 KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
@@ -88,31 +89,43 @@ def extents(path):
 
 
 class Origin:
-    """The counting server of origin.py; at the far end of a link, where one is given."""
+    """The counting server of origin.py; at the far end of a link, where one is given. certificates: to speak TLS with."""
 
-    def __init__(self, stack, root, bucket, key, link=None):
+    def __init__(self, stack, root, bucket, key, link=None, certificates=None):
         self.root, self.bucket, self.key = root, bucket, key
         self.object = os.path.join(root, bucket, key)
+        self.ca = str(certificates.ca) if certificates else None
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "origin.py")
-        address = link.address if link else "127.0.0.1"
-        process = subprocess.Popen([*(link.enter if link else []), "/usr/bin/python3", script, root, address],
+        address = link.address if link else LOOPBACK
+        tls = ["--tls", str(certificates.cert), str(certificates.key)] if certificates else []
+        process = subprocess.Popen([*(link.enter if link else []), "/usr/bin/python3", script, root, "--address", address, *tls],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        stack.callback(end_process, process)
-        word, _, port = process.stdout.readline().partition(" ")
-        if word != "port":
+        stack.callback(end_origin, process)
+        line = process.stdout.readline()
+        if not line:
             raise Refused("the benchmarks' origin did not start")
-        self.endpoint = f"http://{address}:{int(port)}"
+        ports = json.loads(line)
+        self.endpoint = f"{'https' if certificates else 'http'}://{address}:{ports['port']}"
         self.url = f"{self.endpoint}/{bucket}/{key}"
+        self.counters_url = f"http://{address}:{ports['counters']}/-/counters"
 
     def counters(self):
-        with urllib.request.urlopen(f"{self.endpoint}/-/counters") as answer:
+        with urllib.request.urlopen(self.counters_url) as answer:
             return json.load(answer)
+
+
+def end_origin(process):
+    """It ends with its standard input, and its own server before it."""
+    process.stdin.close()
+    process.wait()
+    process.stdout.close()
 
 
 class Side:
     """
     path: the object as this side shows it. pid(): of its daemon, or None. make_warm(): afterwards it is kept whole on
-    this machine. make_cold(): afterwards nothing of it is kept, and the origin has it in the page cache.
+    this machine. make_cold(): afterwards nothing of it is kept, and the origin has it in the page cache. settle(): after a
+    read of a cold object, returns when the daemon has no more work with it.
     check_passthrough(): raises Refused where reads go through a daemon though the row is about those that don't.
     """
     name = ""
@@ -123,6 +136,9 @@ class Side:
         return None
 
     def make_warm(self):
+        pass
+
+    def settle(self):
         pass
 
     def check_passthrough(self):
@@ -156,8 +172,8 @@ class Cachefs(Side):
     name = "cachefs"
     has_origin = True
 
-    def __init__(self, stack, directory, origin, binary, how="serve"):
-        """how: "serve", or "hold" for a daemon that may die."""
+    def __init__(self, stack, directory, origin, binary, how="serve", connections=None):
+        """how: "serve", or "hold" for a daemon that may die. connections: at most; None: its own default."""
         self.binary, self.origin = binary, origin
         self.store, self.mountpoint = os.path.join(directory, "store"), os.path.join(directory, "mnt")
         os.makedirs(self.mountpoint)
@@ -172,6 +188,8 @@ class Cachefs(Side):
         wait_until("the start of the daemon", self.answers)
         stack.callback(unmount, self.mountpoint)
         options = f"ro,endpoint={origin.endpoint},addressing=path,region=us-east-1"
+        options += f",ca={origin.ca}" if origin.ca else ""
+        options += f",connections={connections}" if connections else ""
         self.command("mount", "-o", options, f"s3://{origin.bucket}", self.mountpoint)
         self.passthrough_opens = 0
 
@@ -196,9 +214,12 @@ class Cachefs(Side):
     def pid(self):
         return self.daemon.pid
 
+    def settle(self):
+        wait_until(f"{self.origin.key} becoming warm", lambda: self.status(self.path)["warm"] is True)
+
     def make_warm(self):
         load_cache(self.path)
-        wait_until(f"{self.origin.key} becoming warm", lambda: self.status(self.path)["warm"] is True)
+        self.settle()
         self.check_feature()
         load_cache(self.path)
         self.passthrough_opens = self.count_passthrough_opens()
@@ -282,7 +303,8 @@ class Rclone(Peer):
     def settings(self):
         remote = {"TYPE": "s3", "PROVIDER": "Other", "ENDPOINT": self.origin.endpoint, "FORCE_PATH_STYLE": "true",
                   "ACCESS_KEY_ID": KEYS["AWS_ACCESS_KEY_ID"], "SECRET_ACCESS_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
-        return {f"RCLONE_CONFIG_BENCH_{name}": value for name, value in remote.items()}
+        trust = {"RCLONE_CA_CERT": self.origin.ca} if self.origin.ca else {}
+        return {f"RCLONE_CONFIG_BENCH_{name}": value for name, value in remote.items()} | trust
 
 
 class S3fs(Peer):
@@ -293,7 +315,8 @@ class S3fs(Peer):
                 "-o", "use_path_request_style", "-o", f"use_cache={self.cache}", "-o", "ro", "-o", "sigv4"]
 
     def settings(self):
-        return {"AWSACCESSKEYID": KEYS["AWS_ACCESS_KEY_ID"], "AWSSECRETACCESSKEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
+        trust = {"CURL_CA_BUNDLE": self.origin.ca} if self.origin.ca else {}
+        return {"AWSACCESSKEYID": KEYS["AWS_ACCESS_KEY_ID"], "AWSSECRETACCESSKEY": KEYS["AWS_SECRET_ACCESS_KEY"]} | trust
 
 
 PEERS = {"rclone": Rclone, "s3fs": S3fs}

@@ -16,10 +16,11 @@ packages_of() {
 	build) echo gcc libc6-dev pkgconf meson ninja-build python3 ca-certificates tar gzip xz-utils kmod mount \
 		liburing-dev libcurl4-openssl-dev libxxhash-dev liblz4-dev liblmdb-dev libxml2-dev libjansson-dev \
 		libmicrohttpd-dev libssl-dev libcmocka-dev ;;
-	test) echo git openssl procps e2fsprogs python3-venv python3-pip python3-pytest python3-pytest-timeout python3-numpy \
-		python3-h5py python3-torch ;;
+	test) echo git openssl procps e2fsprogs nginx iproute2 iptables python3-venv python3-pip python3-pytest \
+		python3-pytest-timeout python3-numpy python3-h5py python3-torch ;;
 	check) echo git clang clang-format clang-tidy "$(sanitizer_runtime)" shellcheck ;;
-	bench) echo fio rclone s3fs procps ;;
+	# nginx is the benchmarks' origin, iproute2 and iptables make their links.
+	bench) echo fio rclone s3fs procps openssl nginx iproute2 iptables ;;
 	*) die "'$1' is not something to set up: say build, test, check or bench" ;;
 	esac
 }
