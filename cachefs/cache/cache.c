@@ -96,6 +96,7 @@ int cache_new(const struct cache_config *config, struct cache **ret, struct why 
 	lock_init(&cache->evict_lock);
 	cond_init(&cache->fetches_gone);
 	list_init(&cache->fetches);
+	complete_init(cache);
 	list_init(&cache->idle_objects);
 	r = start(cache, config, why);
 	if (r) {
@@ -120,6 +121,7 @@ int cache_check(const char *dir, struct why *why)
 
 static void wait_for_chunks(struct cache *cache)
 {
+	complete_stop(cache);
 	fetches_cancel_and_wait(cache);
 	commit_flush(cache);
 	lock_take(&cache->fetches_lock);
@@ -145,6 +147,7 @@ void cache_free(struct cache *cache)
 		check(cache->objects.count == 0);
 		map_destroy(&cache->objects);
 	}
+	complete_destroy(cache);
 	evict_free(cache);
 	resident_free(&cache->resident);
 	ring_free(cache->ring);

@@ -222,6 +222,7 @@ static void batch_finish(struct batch *batch, int error)
 		object->has_record = true;
 		object->n_present = batch->n_present;
 		object->complete = batch->completes;
+		object->was_whole |= batch->completes;
 		if (batch->completes) {
 			space_correct(object->cache, object->disk_bytes, batch->state.disk_bytes);
 			object->disk_bytes = batch->state.disk_bytes;
@@ -236,6 +237,7 @@ static void batch_finish(struct batch *batch, int error)
 	batch->object = NULL;
 	lock_drop(&object->lock);
 	pieces_restart(&waiters);
+	complete_look(object);
 	while ((link = list_pop(&done)))
 		chunk_free(container_of(link, struct chunk, queued));
 	object_unref(object);

@@ -201,6 +201,7 @@ bool evict_for(struct cache *cache, uint64_t bytes)
 	uint64_t freed = 0, wanted;
 	bool looked = false;
 
+	complete_give_way(cache);
 	lock_take(&cache->evict_lock);
 	/* Whoever had the lock before may have made room enough for this one too. */
 	wanted = space_missing(cache, bytes);
@@ -229,6 +230,7 @@ int evict_object(struct cache *cache, struct id128 id, uint64_t *ret_freed_bytes
 	struct object *placeholder;
 	int r;
 
+	complete_cancel(cache, id);
 	commit_flush(cache);
 	lock_take(&cache->evict_lock);
 	r = evict_file(cache, &candidate, &placeholder, ret_freed_bytes);

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "chunks.h"
+#include "complete.h"
 #include "objects.h"
 #include "reads.h"
 #include "resident.h"
@@ -24,6 +25,7 @@ struct fetch {
 	bool started;           /* object.lock */
 	struct list in_fetches; /* cache.fetches_lock */
 	struct object *object;
+	struct completion *completion; /* whose part it is, or NULL */
 	char *path;
 	uint32_t first, count;
 	uint32_t next; /* of count: the chunk that bytes go to; engine thread */
@@ -31,8 +33,10 @@ struct fetch {
 	struct pool_waiter wait;
 	struct pool_buffer *spare; /* object.lock */
 	bool waiting;              /* object.lock; `wait` is queued or being served */
+	int error;                 /* what it ended with */
 	bool finished; /* object.lock; done came while waiting: whoever is later frees */
 	bool over;     /* cache.fetches_lock; done came: nothing may be asked of `get` any more */
+	bool unwanted; /* cache.fetches_lock; its completion was cancelled */
 };
 
 static void fetch_free(struct fetch *fetch)
@@ -42,6 +46,8 @@ static void fetch_free(struct fetch *fetch)
 	pool_buffer_unref(fetch->spare);
 	object_unref(fetch->object);
 	origin_unref(fetch->get.origin);
+	if (fetch->completion)
+		complete_part_ended(fetch->completion, fetch->error);
 	lock_take(&cache->fetches_lock);
 	list_remove(&fetch->in_fetches);
 	if (list_empty(&cache->fetches))
@@ -172,9 +178,10 @@ static size_t fetch_data(struct origin_get *get, const uint8_t *bytes, size_t n)
 
 /*
  * The range ended before this chunk had its bytes. Waiters of other origins than the one that
- * failed ask their own: an error of one identity says nothing about another's.
+ * failed ask their own: an error of one identity says nothing about another's. origin NULL: none
+ * failed.
  */
-static void chunk_abandoned(struct chunk *chunk, struct origin *origin, int error)
+static void chunk_abandoned(struct chunk *chunk, const struct origin *origin, int error)
 {
 	struct object *object = chunk->object;
 	struct list failed, others;
@@ -199,26 +206,51 @@ static void chunk_abandoned(struct chunk *chunk, struct origin *origin, int erro
 	chunk_free(chunk);
 }
 
+/* Somebody waits for the fetch, or will read soon. object.lock held. */
+static void fetch_wanted(struct fetch *fetch)
+{
+	atomic_fetch_add(&fetch->object->cache->wanted_fetches, 1);
+}
+
+/* Its end. Nobody can come to wait for it any more. */
+static void fetch_unwanted(struct fetch *fetch)
+{
+	struct cache *cache = fetch->object->cache;
+	bool wanted;
+
+	lock_take(&fetch->object->lock);
+	wanted = fetch->get.priority != ORIGIN_PREFETCH;
+	lock_drop(&fetch->object->lock);
+	if (wanted && atomic_fetch_sub(&cache->wanted_fetches, 1) == 1)
+		complete_wake(cache);
+}
+
 static void fetch_done(struct origin_get *get, int error)
 {
 	struct fetch *fetch = container_of(get, struct fetch, get);
 	struct object *object = fetch->object;
+	struct cache *cache = object->cache;
+	const struct origin *failed = get->origin;
 	bool later;
 
 	check(error || fetch->next == fetch->count);
-	lock_take(&object->cache->fetches_lock);
+	lock_take(&cache->fetches_lock);
 	fetch->over = true;
-	lock_drop(&object->cache->fetches_lock);
+	if (fetch->unwanted && error == -ECANCELED)
+		failed = NULL;
+	lock_drop(&cache->fetches_lock);
 	if (error == -ESTALE) {
 		lock_take(&object->lock);
 		object->changed = true;
 		lock_drop(&object->lock);
 	}
 	for (uint32_t i = fetch->next; i < fetch->count; i++)
-		chunk_abandoned(fetch->chunks[i], get->origin, error);
+		chunk_abandoned(fetch->chunks[i], failed, error);
+	fetch->error = error;
+	fetch_unwanted(fetch);
 	/* Once it is finished the fetch may be gone as soon as the lock is dropped. */
 	lock_take(&object->lock);
-	if (fetch->waiting && pool_cancel(object->cache->pool, &fetch->wait))
+	if (fetch->waiting && pool_cancel(cache->pool, &fetch->wait))
 		fetch->waiting = false;
 	fetch->finished = true;
 	later = fetch->waiting;
@@ -257,8 +289,8 @@ static int claim(struct fetch *fetch, struct read_piece *piece, uint32_t most)
 	return 0;
 }
 
-int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
-	enum origin_priority priority)
+static int start(struct reader *reader, struct read_piece *piece, struct completion *completion,
+	uint32_t first, uint32_t count, enum origin_priority priority)
 {
 	struct object *object = reader->object;
 	struct cache *cache = object->cache;
@@ -274,6 +306,7 @@ int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first,
 		return -ENOMEM;
 	}
 	fetch->object = object;
+	fetch->completion = completion;
 	fetch->first = first;
 	fetch->get.origin = reader->origin;
 	fetch->get.priority = priority;
@@ -304,9 +337,22 @@ int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first,
 	/* Under the lock, which done takes first: who begins to wait meanwhile finds it started. */
 	lock_take(&object->lock);
 	fetch->started = true;
+	if (fetch->get.priority != ORIGIN_PREFETCH)
+		fetch_wanted(fetch);
 	origin_get_start(&fetch->get);
 	lock_drop(&object->lock);
 	return (int)count;
+}
+
+int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
+	enum origin_priority priority)
+{
+	return start(reader, piece, NULL, first, count, priority);
+}
+
+int fetch_completing(struct completion *completion, struct reader *reader, uint32_t first)
+{
+	return start(reader, NULL, completion, first, PART_CHUNKS, ORIGIN_PREFETCH);
 }
 
 void fetch_promote(struct fetch *fetch)
@@ -314,9 +360,25 @@ void fetch_promote(struct fetch *fetch)
 	check(lock_held(&fetch->object->lock));
 	if (fetch->get.priority == ORIGIN_DEMAND)
 		return;
+	if (fetch->started && fetch->get.priority == ORIGIN_PREFETCH)
+		fetch_wanted(fetch);
 	fetch->get.priority = ORIGIN_DEMAND;
 	if (fetch->started)
 		origin_get_promote(&fetch->get, ORIGIN_DEMAND);
+}
+
+void fetches_cancel_completing(struct cache *cache, struct completion *completion)
+{
+	lock_take(&cache->fetches_lock);
+	list_for_each (link, &cache->fetches) {
+		struct fetch *fetch = container_of(link, struct fetch, in_fetches);
+
+		if (fetch->completion != completion || fetch->over)
+			continue;
+		fetch->unwanted = true;
+		origin_get_cancel(&fetch->get);
+	}
+	lock_drop(&cache->fetches_lock);
 }
 
 void fetches_cancel_and_wait(struct cache *cache)

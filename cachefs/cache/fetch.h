@@ -7,6 +7,7 @@
 #include "origin/origin.h"
 
 struct cache;
+struct completion;
 struct fetch;
 struct read_piece;
 struct reader;
@@ -19,6 +20,10 @@ struct reader;
  */
 int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
 	enum origin_priority priority);
+/* The same of a part that nobody waits for; complete_part_ended follows when chunks are covered. */
+int fetch_completing(struct completion *completion, struct reader *reader, uint32_t first);
+/* Its parts end soon. Readers that came to wait for them begin anew. None is being started. */
+void fetches_cancel_completing(struct cache *cache, struct completion *completion);
 /* A reader waits for bytes of the fetch, which may have been begun for later: they are wanted now.
  * Called with a chunk's fetch, object.lock held. */
 void fetch_promote(struct fetch *fetch);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/waiting.h"
 #include "store/store.h"
@@ -65,6 +66,8 @@ static void object_free(struct object *object)
 		i++)
 		free(object->groups[i]);
 	free(object->groups);
+	origin_unref(object->origin);
+	free(object->path);
 	free(object->name);
 	cond_destroy(&object->raw_made);
 	lock_destroy(&object->lock);
@@ -114,6 +117,7 @@ struct object *object_ref(struct object *object)
 void object_unref(struct object *object)
 {
 	struct cache *cache;
+	struct origin *origin = NULL;
 	unsigned refs;
 	bool idle, stored;
 
@@ -131,10 +135,14 @@ void object_unref(struct object *object)
 	if (idle) {
 		list_append(&cache->idle_objects, &object->idle);
 		cache->n_idle_objects++;
+		/* Nobody can have its lock. */
+		origin = steal_pointer(&object->origin);
+		free(steal_pointer(&object->path));
 	}
 	stored = idle && object->raw;
 	idle = idle && cache->n_idle_objects > IDLE_OBJECTS_MAX;
 	lock_drop(&cache->objects_lock);
+	origin_unref(origin);
 	if (stored)
 		space_hopeful(cache);
 	if (idle)
@@ -203,6 +211,8 @@ static void open_finish(struct object_open *open, struct object *object)
 	lock_drop(&object->lock);
 	if (touch)
 		commit_touch(object->cache, object->id, now);
+	if (open->origin)
+		complete_opened(object, open->origin, open->path);
 	open->object = object;
 	open->done(open, 0);
 }

@@ -174,7 +174,7 @@ void object_load(struct object *object)
 	object->pinned_until_ns = record.object.pinned_until_ns;
 	object->opened_wall_ns = record.object.opened_wall_ns;
 	object->ctime_ns = record.object.ctime_ns;
-	object->complete = record.object.complete;
+	object->complete = object->was_whole = record.object.complete;
 	/* A file that somebody wrote to while it was not open here is to be verified, also when the
 	 * rest of it comes only now. */
 	object->verified = !record.object.n_present ||

@@ -16,6 +16,7 @@
 #include "commit.h"
 #include "index/index.h"
 
+struct completion;
 struct group;
 
 struct object {
@@ -58,6 +59,11 @@ struct object {
 	uint64_t disk_bytes;     /* lock; what space accounting counts for it */
 	unsigned pending_drops;  /* lock; bad chunks on their way out of the index */
 	struct group **groups;   /* lock */
+	bool was_whole;          /* lock; it was complete once since it was loaded */
+	/* lock; by whom it may be completed while somebody has it open; NULL: nobody (complete.h) */
+	struct origin *origin;
+	char *path;
+	struct completion *completion; /* lock; NULL: it isn't being completed */
 	struct batch batch;
 	struct job job; /* loading; then verification */
 };

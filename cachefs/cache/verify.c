@@ -112,14 +112,15 @@ static int verify_chunks(struct object *object, struct raw *raw, uint8_t *memory
 	return 0;
 }
 
-/* What is there in part was checked; what is still to come will be written by us. True also when
- * there is nothing more to do: a chunk is absent, or soon will be. */
-static bool note_verified_part(struct object *object)
+/* What is there in part was checked; what is still to come, or came again for what was dropped, is
+ * written by us. True also when there is nothing more to do: a chunk is absent, or soon will be, or
+ * was. */
+static bool note_verified_part(struct object *object, bool dropped)
 {
 	bool part;
 
 	lock_take(&object->lock);
-	part = !object->complete || object->pending_drops;
+	part = dropped || !object->complete || object->pending_drops;
 	if (part)
 		object->verified = true;
 	lock_drop(&object->lock);
@@ -181,7 +182,7 @@ static int verify_object(
 	r = raw_stat(raw, &before);
 	if (!r)
 		r = verify_chunks(object, raw, memory, list, result);
-	if (!r && !list->some_left && !note_verified_part(object) && result->bad_chunks == bad)
+	if (!r && !list->some_left && !note_verified_part(object, result->bad_chunks > bad))
 		record_verified(object, &before);
 	munmap(memory, CHUNK_SIZE);
 	commit_flush(object->cache);

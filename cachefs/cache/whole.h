@@ -2,6 +2,7 @@
  * whole: the cache, made of its parts. Locks, outermost first:
  *     evict_lock > objects_lock > object.lock > one of { resident, gather, space, commit, fetches }
  *     > pool
+ * completions.lock is taken under evict_lock or object.lock, and none under it.
  */
 #ifndef CACHE_WHOLE_H
 #define CACHE_WHOLE_H
@@ -13,6 +14,7 @@
 #include "base/map.h"
 #include "cache/cache.h"
 #include "commit.h"
+#include "complete.h"
 #include "gather.h"
 #include "resident.h"
 #include "space.h"
@@ -47,14 +49,16 @@ struct cache {
 	struct list idle_objects; /* objects_lock; oldest first */
 	size_t n_idle_objects;    /* objects_lock */
 	struct lock fetches_lock;
-	struct cond fetches_gone; /* no fetch, or no busy chunk, any more */
-	struct list fetches;      /* fetches_lock */
-	size_t busy_chunks;       /* fetches_lock */
+	struct cond fetches_gone;        /* no fetch, or no busy chunk, any more */
+	struct list fetches;             /* fetches_lock */
+	size_t busy_chunks;              /* fetches_lock */
+	_Atomic unsigned wanted_fetches; /* those that aren't ORIGIN_PREFETCH */
 	/* One eviction at a time; held across IO: taken by workers only, with no other lock. */
 	struct lock evict_lock;
 	struct evict_candidates *candidates; /* evict_lock */
 	struct resident resident;
 	struct gather gather;
+	struct completions completions;
 	struct space space;
 	struct commit commit;
 	struct trouble trouble;

@@ -134,6 +134,11 @@ void origin_shutdown(struct origin *origin)
 	engine_look_for_shut(origin->engine);
 }
 
+bool origin_is_shut(const struct origin *origin)
+{
+	return atomic_load(&origin->shut);
+}
+
 const char *origin_source(const struct origin *origin)
 {
 	return origin->source;

@@ -17,6 +17,7 @@ struct origin {
 	struct world *world;
 	char *identity;
 	struct pool_share share;
+	_Atomic bool shut;
 };
 
 struct thing {
@@ -185,7 +186,7 @@ static size_t get_next(struct request *request, uint64_t *ret_seed, bool *ret_en
 
 	*ret_end = true;
 	*ret_error = -ECANCELED;
-	if (request->cancelled)
+	if (request->cancelled || atomic_load(&get->origin->shut))
 		return 0;
 	*ret_error = request->error;
 	if (request->error && request->sent >= request->fail_after)
@@ -582,6 +583,37 @@ bool origin_lists_all(const struct origin *origin)
 struct pool_share *origin_share(struct origin *origin)
 {
 	return &origin->share;
+}
+
+/* Ends the gets of the origin that stand in the list. world.lock held. */
+static void shut_all(struct origin *origin, struct list *requests, bool held)
+{
+	list_for_each_safe (link, after, requests) {
+		struct request *request = container_of(link, struct request, link);
+
+		if (request->get->origin != origin)
+			continue;
+		if (held)
+			unhold(origin->world, request);
+		else
+			unpause(origin->world, request);
+	}
+}
+
+void origin_shutdown(struct origin *origin)
+{
+	struct world *world = origin->world;
+
+	lock_take(&world->lock);
+	atomic_store(&origin->shut, true);
+	shut_all(origin, &world->held, true);
+	shut_all(origin, &world->paused, false);
+	lock_drop(&world->lock);
+}
+
+bool origin_is_shut(const struct origin *origin)
+{
+	return atomic_load(&origin->shut);
 }
 
 const char *origin_source(const struct origin *origin)

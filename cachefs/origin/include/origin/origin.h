@@ -102,6 +102,8 @@ void origin_unref(struct origin *origin);
  * file:// end as they would have. Any thread, any number of times.
  */
 void origin_shutdown(struct origin *origin);
+/* origin_shutdown was called. */
+bool origin_is_shut(const struct origin *origin);
 
 /* SOURCE in its normal form, without credentials: what people see, and what tells two volumes
  * apart. Lives as long as the origin. */
