@@ -11,6 +11,8 @@
 #include "get.h"
 #include "impl.h"
 
+/* A try that brought so much was worth it: the pauses begin anew. */
+#define PROGRESS_BYTES (64u << 10)
 /* How soon a request asks again for credentials, should it not be woken. */
 #define CREDENTIALS_TICK_NS (200 * NS_PER_MS)
 
@@ -182,6 +184,9 @@ void try_end(struct loop *loop, struct request *request, CURLcode code)
 		return;
 	}
 	request_judge(request, code, &verdict);
+	/* What was cut after a good piece goes on without a long pause. */
+	if (request->progress.bytes >= PROGRESS_BYTES)
+		request->tries = 1;
 	try_stop(loop, request);
 	origin_count(request->origin, request->kind, &verdict);
 	note_end(request, code, &verdict);

@@ -12,8 +12,9 @@ class Certificates:
     key: Path
 
 
-def make(directory, names=("DNS:localhost", "DNS:*.localhost", "IP:127.0.0.1")):
-    """Makes ca.crt, public.crt and private.key in directory; the certificate holds for names."""
+def make(directory, names=("DNS:localhost", "DNS:*.localhost", "IP:127.0.0.1"), ca=None, days=30):
+    """Makes ca.crt, public.crt and private.key in directory; the certificate holds for names, so many days (a negative
+    number: it is past). ca: of other certificates, which signs these too."""
     d = Path(directory)
     d.mkdir(parents=True, exist_ok=True)
 
@@ -21,9 +22,13 @@ def make(directory, names=("DNS:localhost", "DNS:*.localhost", "IP:127.0.0.1")):
         subprocess.run(["openssl", *map(str, argv)], cwd=d, check=True, capture_output=True)
 
     ec = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl("req", "-x509", *ec, "-days", 30, "-subj", "/CN=test CA", "-keyout", "ca.key", "-out", "ca.crt")
+    if ca:
+        for name in ("ca.crt", "ca.key"):
+            (d / name).write_bytes((ca.ca.parent / name).read_bytes())
+    else:
+        openssl("req", "-x509", *ec, "-days", 30, "-subj", "/CN=test CA", "-keyout", "ca.key", "-out", "ca.crt")
     openssl("req", *ec, "-subj", "/CN=localhost", "-keyout", "private.key", "-out", "server.csr")
     (d / "names").write_text("subjectAltName=" + ",".join(names) + "\n")
     openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-            "-days", 30, "-extfile", "names", "-out", "public.crt")
+            "-days", days, "-extfile", "names", "-out", "public.crt")
     return Certificates(d / "ca.crt", d / "public.crt", d / "private.key")

@@ -74,6 +74,7 @@ class Faulty:
         self.listing = Listing()
         self.condition = threading.Condition()  # guards everything below; never held while sending
         self.stopping = False
+        self.cut_connections = 0  # so many more end before the first byte, or the handshake
         self.running = 0  # requests that are being answered
         self.most_at_once = 0
         self._objects = {}
@@ -114,6 +115,11 @@ class Faulty:
                 link.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+    def show(self, certificates):
+        """The certificate of every later connection; no session is resumed."""
+        self._server.show(certificates)
+        self.drop_connections()
 
     @property
     def port(self):
@@ -204,6 +210,13 @@ class Faulty:
             self.condition.notify_all()
         return found
 
+    def cuts(self):
+        with self.condition:
+            if not self.cut_connections:
+                return False
+            self.cut_connections -= 1
+            return True
+
     def leave(self):
         with self.condition:
             self.running -= 1
@@ -260,11 +273,16 @@ class _Listener(ThreadingHTTPServer):
         self.origin = origin
         self.tls = None
         if origin.certificates:
-            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self.tls.load_cert_chain(origin.certificates.cert, origin.certificates.key)
+            self.show(origin.certificates)
         super().__init__(("127.0.0.1", 0), _Connection)
 
+    def show(self, certificates):
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.tls.load_cert_chain(certificates.cert, certificates.key)
+
     def finish_request(self, request, client_address):
+        if self.origin.cuts():
+            return
         if self.tls:  # here, in the connection's own thread, so that a slow client stops nobody else
             request = self.tls.wrap_socket(request, server_side=True)
         super().finish_request(request, client_address)

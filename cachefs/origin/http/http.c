@@ -205,6 +205,12 @@ static void accept_list(struct request *request, struct verdict *verdict)
 	struct buf path;
 	int r;
 
+	/* Read as it is it would be a directory without names. */
+	if (request->answer.coded) {
+		verdict_bad_answer(
+			verdict, "the index document is packed though that was not asked for");
+		return;
+	}
 	verdict_done(verdict);
 	if (!request->answer.html)
 		return;

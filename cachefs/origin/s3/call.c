@@ -286,7 +286,7 @@ static void suspect_region(struct request *request, const char *region, struct v
 {
 	long status = request->answer.status;
 
-	if (ret->step != STEP_FAIL || (status != 301 && status != 307 && status != 400) ||
+	if (ret->step != STEP_FAIL || (status / 100 != 3 && status != 400) ||
 		request->fixes_done & 1u << FIX_REGION)
 		return;
 	if (request->kind == REQUEST_HEAD && !*region) {

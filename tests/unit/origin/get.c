@@ -112,6 +112,32 @@ static void a_cut_body_goes_on_where_it_broke(void **state)
 	close_script(&fixture);
 }
 
+/* Pieces that are worth a try each: were the pauses to grow all the same, the time would be up long
+ * before the last. */
+static void cuts_after_good_pieces_cost_no_time(void **state)
+{
+	enum { PIECES = 14, PIECE = 70000, SIZE = PIECES * PIECE };
+	static char heads[PIECES][256];
+	struct script_step steps[PIECES];
+	struct fixture fixture;
+
+	(void)state;
+	for (int i = 0; i < PIECES; i++) {
+		snprintf(heads[i], sizeof heads[i],
+			"HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\n"
+			"Content-Range: bytes %d-%d/%d\r\n\r\n",
+			SIZE - i * PIECE, i * PIECE, SIZE - 1, SIZE);
+		steps[i] = (struct script_step){"GET", heads[i], .zeros = PIECE};
+	}
+	open_script(&fixture, steps, PIECES);
+	fixture.wait->get.offset = 0;
+	fixture.wait->get.length = fixture.wait->get.size_bytes = SIZE;
+	assert_int_equal(wait_get(fixture.wait), 0);
+	assert_int_equal(fixture.wait->size, SIZE);
+	assert_int_equal(script_requests(fixture.script), PIECES);
+	close_script(&fixture);
+}
+
 static void a_change_in_the_middle_is_stale(void **state)
 {
 	static const char head[] = OK_HEAD("10", "10-19/30");
@@ -550,6 +576,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failure_that_passes_is_tried_again),
 		cmocka_unit_test(a_cut_body_goes_on_where_it_broke),
+		cmocka_unit_test(cuts_after_good_pieces_cost_no_time),
 		cmocka_unit_test(a_change_in_the_middle_is_stale),
 		cmocka_unit_test(final_answers),
 		cmocka_unit_test(answers_that_cannot_be_right_are_tried_again),
