@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
@@ -32,6 +33,12 @@ class Issuer:
         with self._lock:
             return len(self._ends)
 
+    def revoke(self):
+        """All that were issued end now, whatever was said of their life."""
+        now = datetime.now(timezone.utc)
+        with self._lock:
+            self._ends = {key: min(end, now) for key, end in self._ends.items()}
+
     def valid(self, headers):
         """Whether a request of these headers is signed with a key that lives, and has its token."""
         key = headers.get("authorization", "").partition("Credential=")[2].partition("/")[0]
@@ -39,6 +46,51 @@ class Issuer:
             end = self._ends.get(key)
         return (end is not None and datetime.now(timezone.utc) < end
                 and headers.get("x-amz-security-token") == "token-of-" + key)
+
+
+class Sso:
+    """IAM Identity Center: a portal that gives a role's keys for an access token, and the service that renews tokens,
+    each by a refresh token that is good once. cache: the file that a login leaves, written by login()."""
+
+    def __init__(self, issuer, cache, life_s):
+        self.issuer = issuer
+        self.cache = cache
+        self.life_s = life_s
+        self.renewals = 0
+        self._lock = threading.Lock()
+        self._access = self._refresh = self._ends = None
+
+    def login(self):
+        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        token = self._next()
+        self.cache.write_text(json.dumps({
+            "startUrl": "https://start.example", "region": "eu-west-1", "accessToken": token["accessToken"],
+            "expiresAt": expiry(self.life_s), "refreshToken": token["refreshToken"], "clientId": "client",
+            "clientSecret": "client-secret", "registrationExpiresAt": expiry(3600)}))
+
+    def _next(self):
+        with self._lock:
+            self.renewals += 1
+            self._access = f"token-of-sso-{self.renewals}"
+            self._refresh = f"token-of-refresh-{self.renewals}"
+            self._ends = time.monotonic() + self.life_s
+            return {"accessToken": self._access, "refreshToken": self._refresh, "expiresIn": self.life_s,
+                    "tokenType": "Bearer"}
+
+    def answer(self, method, path, headers, body):
+        if (method, path) == ("POST", "/token"):
+            asked = json.loads(body)
+            right = (asked["clientId"], asked["clientSecret"], asked["grantType"], asked["refreshToken"]) == (
+                "client", "client-secret", "refresh_token", self._refresh)
+            return (200, json.dumps(self._next())) if right else (400, '{"error": "invalid_grant"}')
+        if method != "GET" or path != "/federation/credentials?account_id=1&role_name=reader":
+            return 404, "{}"
+        if headers.get("x-amz-sso_bearer_token") != self._access or time.monotonic() > self._ends:
+            return 401, '{"message": "Session token not found or invalid"}'
+        key, secret, token, _ = self.issuer.issue()
+        end_ms = int((time.time() + self.issuer.life_s) * 1000)
+        return 200, json.dumps({"roleCredentials": {"accessKeyId": key, "secretAccessKey": secret,
+                                                    "sessionToken": token, "expiration": end_ms}})
 
 
 class Service:
