@@ -28,7 +28,8 @@ void guard_leave(const struct index **before);
 
 /* For the rest of a function. */
 #define WITHIN_LMDB(which)                                                                         \
-	_cleanup_(guard_leave) const struct index *guard_before = guard_enter(which)
+	_cleanup_(guard_leave) __attribute__((unused)) const struct index *guard_before =          \
+		guard_enter(which)
 
 /* How many deaths the directory's mark says. */
 unsigned guard_deaths(const char *dir);
