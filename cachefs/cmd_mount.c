@@ -140,6 +140,10 @@ static int ask(const struct mount_request *request, struct why *why)
 			return why_set(
 				why, -EINVAL, "SOURCE, MOUNTPOINT and options must be UTF-8 text");
 		r = client_call(&request->client, "POST", "/v1/mount", body, NULL, why);
+		if (r == -ECONNRESET && path_is_mount(request->mountpoint))
+			return 0; /* it had come so far */
+		if (r == -ECONNRESET)
+			continue;
 		if (r == -ESHUTDOWN)
 			r = client_wait_end(&request->client, END_WAIT_MS);
 		else if (!client_no_daemon(r))

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/percent.h"
 #include "base/units.h"
 #include "client/client.h"
 #include "command.h"
@@ -288,22 +290,25 @@ static void print_path(const json_t *status)
 
 static int request_url(const char *argument, char **ret, struct why *why)
 {
-	_cleanup_(freep) char *path = NULL, *escaped = NULL;
+	_cleanup_(freep) char *path = NULL;
+	_cleanup_(buf_free) struct buf url;
 
+	buf_init(&url, 1 << 20);
 	if (argument && strstr(argument, "://"))
 		return why_set(why, -EINVAL,
 			"'%s' is a source: give a MOUNTPOINT or a PATH below one; without one, "
 			"`cachefs status` lists all",
 			argument);
+	buf_add_string(&url, "/v1/status");
 	if (argument) {
 		path = path_below_mounts(argument);
-		escaped = path ? client_escape(path) : NULL;
-		if (!escaped)
+		if (!path)
 			return why_set(why, -EINVAL, "can't make '%s' an absolute path", argument);
+		buf_add_string(&url, "?path=");
+		percent_encode(&url, path, strlen(path), true);
 	}
-	if (asprintf(ret, "/v1/status%s%s", escaped ? "?path=" : "", escaped ? escaped : "") < 0)
-		return why_set(why, -ENOMEM, "no memory");
-	return 0;
+	*ret = buf_steal(&url);
+	return *ret ? 0 : why_set(why, -ENOMEM, "no memory");
 }
 
 int cmd_status(const struct command *command, int argc, char **argv)

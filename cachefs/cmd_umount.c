@@ -22,6 +22,8 @@ const char umount_help[] =
 
 /* An ending daemon ends its mounts. */
 #define END_WAIT_MS 30000
+/* Daemons that die before they answer. */
+#define TRIES_MAX 3
 
 /* Without a daemon nothing is lost by detaching, and nothing but that is sure not to hang. */
 static int detach(const char *mountpoint, struct why *why)
@@ -31,15 +33,28 @@ static int detach(const char *mountpoint, struct why *why)
 	return 0;
 }
 
+/* Of daemons that are replaced meanwhile each is asked, but not for ever. */
+static int ask(const struct client *client, const char *mountpoint, bool force, struct why *why)
+{
+	int r = -ECONNRESET;
+
+	for (int i = 0; i < TRIES_MAX && r == -ECONNRESET; i++) {
+		json_t *body = json_pack("{s:s, s:b}", "mountpoint", mountpoint, "force", force);
+
+		if (!body) /* no UTF-8: no daemon of ours has such a mount */
+			return -EINVAL;
+		r = client_call(client, "POST", "/v1/umount", body, NULL, why);
+		if (r == -ECONNRESET && !path_is_mount(mountpoint))
+			return 0;
+	}
+	return r;
+}
+
 static int umount_path(
 	const struct client *client, const char *mountpoint, bool force, struct why *why)
 {
-	json_t *body = json_pack("{s:s, s:b}", "mountpoint", mountpoint, "force", force);
-	int r;
+	int r = ask(client, mountpoint, force, why);
 
-	if (!body)
-		return detach(mountpoint, why);
-	r = client_call(client, "POST", "/v1/umount", body, NULL, why);
 	if (r == -ESHUTDOWN && !client_wait_end(client, END_WAIT_MS))
 		return path_is_mount(mountpoint) ? detach(mountpoint, why) : 0;
 	if (r == -ETIMEDOUT && force)

@@ -12,11 +12,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "hold/upgrade.h"
 #include "paths.h"
 
 /* Opening a large store takes a second or two; much more is a disk in trouble. */
@@ -178,28 +176,6 @@ static int start(const struct client *client, const char *store, const char *siz
 	return r;
 }
 
-/* A keeper that listens is just replacing its daemon, or ending with it. */
-static int find_daemon(const struct client *client, struct why *why)
-{
-	const struct timespec pause = {.tv_nsec = 20 * NS_PER_MS};
-	uint64_t deadline_ns = clock_now_ns() + START_TIMEOUT_S * NS_PER_SEC;
-	_cleanup_(freep) char *keeper = hold_socket(client->socket);
-	int r;
-
-	if (!keeper)
-		return why_set(why, -ENOMEM, "no memory");
-	for (;;) {
-		r = client_call(client, "GET", "/v1/features", NULL, NULL, why);
-		if (!client_no_daemon(r) || !hold_alive(keeper))
-			return r;
-		if (clock_now_ns() >= deadline_ns)
-			return why_set(why, -ETIMEDOUT,
-				"the daemon on %s does not come back; its keeper's log says why",
-				client->socket);
-		nanosleep(&pause, NULL);
-	}
-}
-
 int start_daemon(const struct client *client, const char *store, const char *size, struct why *why)
 {
 	_cleanup_(free_files) struct files files = {0};
@@ -211,6 +187,6 @@ int start_daemon(const struct client *client, const char *store, const char *siz
 	if (r)
 		return r;
 	/* Whoever held the lock before may have started it. */
-	r = find_daemon(client, why);
+	r = client_call(client, "GET", "/v1/features", NULL, NULL, why);
 	return client_no_daemon(r) ? start(client, store, size, files.log, why) : r;
 }

@@ -5,18 +5,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <time.h>
 
 #include <curl/curl.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/percent.h"
+#include "connect.h"
+#include "hold/upgrade.h"
 
 /* The status of very many targets or volumes; more is no answer of ours. */
 #define ANSWER_MAX (64u << 20)
 /* Longer than a keeper's watchdog waits by default, so that its next daemon is what a command meets. */
 #define ANSWER_WAIT_MS 15000
+/* How long a daemon that is being replaced is waited for: longer than a keeper waits between two tries. */
+#define RETURN_WAIT_MS 15000ull
 
 const char *client_socket(const char *text)
 {
@@ -30,52 +35,6 @@ const char *client_socket(const char *text)
 bool client_no_daemon(int error)
 {
 	return error == -ENOENT || error == -ECONNREFUSED;
-}
-
-static int fill_address(const char *path, struct sockaddr_un *ret)
-{
-	*ret = (struct sockaddr_un){.sun_family = AF_UNIX};
-	if (strlen(path) >= sizeof ret->sun_path)
-		return -ENAMETOOLONG;
-	strcpy(ret->sun_path, path);
-	return 0;
-}
-
-/* curl says only that it could not connect; this says why. */
-static int connect_socket(const struct client *client, int *ret_fd)
-{
-	_cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_un address;
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = fill_address(client->socket, &address);
-	if (r)
-		return r;
-	if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
-		return -errno;
-	*ret_fd = steal_fd(&fd);
-	return 0;
-}
-
-static int check_connect(const struct client *client, struct why *why)
-{
-	_cleanup_(closep) int fd = -1;
-	int r = connect_socket(client, &fd);
-
-	if (client_no_daemon(r))
-		return why_set(why, r,
-			"no daemon listens on %s: `cachefs mount` starts one, or run `cachefs "
-			"serve`; "
-			"another socket is named by --control or CACHEFS_CONTROL",
-			client->socket);
-	if (r == -EACCES || r == -EPERM)
-		return why_set(why, -EACCES,
-			"the control socket %s is not yours: run the command as the daemon's user "
-			"(root)",
-			client->socket);
-	return r ? why_set(why, r, "can't connect to %s: %s", client->socket, strerror(-r)) : 0;
 }
 
 static size_t take_answer(char *bytes, size_t size, size_t n, void *arg)
@@ -105,6 +64,8 @@ static int prepare(struct call *call, const struct client *client, const char *m
 {
 	CURLcode code = CURLE_OK;
 
+	*call = (struct call){0};
+	buf_init(&call->answer, ANSWER_MAX);
 	call->curl = curl_easy_init();
 	call->headers = curl_slist_append(NULL, "Content-Type: application/json");
 	if (!call->curl || !call->headers || asprintf(&call->url, "http://localhost%s", path) < 0)
@@ -149,8 +110,6 @@ static int refused(json_t *value, long status, struct why *why)
 static int not_answered(const struct call *call, CURLcode code, struct why *why)
 {
 	switch (code) {
-	case CURLE_COULDNT_CONNECT:
-		return why_set(why, -ECONNREFUSED, "the daemon has just ended");
 	case CURLE_GOT_NOTHING:
 	case CURLE_SEND_ERROR:
 	case CURLE_RECV_ERROR:
@@ -167,15 +126,38 @@ static int not_answered(const struct call *call, CURLcode code, struct why *why)
 	}
 }
 
-static int perform(struct call *call, json_t **ret, struct why *why)
+/* curl says only that it could not connect; a connection of our own says why, and waits for room in
+ * the socket's queue. *ret_unknown: nobody can say whether it was done. */
+static int perform(
+	struct call *call, const struct client *client, bool *ret_unknown, struct why *why)
 {
-	CURLcode code = curl_easy_perform(call->curl);
+	uint64_t deadline_ns = clock_now_ns() + ANSWER_WAIT_MS * NS_PER_MS;
+	CURLcode code;
+
+	do {
+		_cleanup_(closep) int fd = -1;
+		int r = connect_control(client->socket, ANSWER_WAIT_MS, &fd, why);
+
+		if (r)
+			return r;
+		code = curl_easy_perform(call->curl);
+	} while (code == CURLE_COULDNT_CONNECT && clock_now_ns() < deadline_ns);
+	*ret_unknown = code != CURLE_OK && code != CURLE_COULDNT_CONNECT;
+	if (code == CURLE_OPERATION_TIMEDOUT)
+		return why_set(why, -ETIMEDOUT,
+			"the daemon on %s does not answer: a keeper (`cachefs hold`) replaces it "
+			"after a while, else kill it; `cachefs umount --force` detaches a mount "
+			"that hangs",
+			client->socket);
+	return code ? not_answered(call, code, why) : 0;
+}
+
+static int take_result(struct call *call, json_t **ret, struct why *why)
+{
 	json_error_t at;
 	long status = 0;
 	json_t *value;
 
-	if (code)
-		return not_answered(call, code, why);
 	curl_easy_getinfo(call->curl, CURLINFO_RESPONSE_CODE, &status);
 	value = json_loadb(buf_string(&call->answer), call->answer.size, 0, &at);
 	if (status != 200)
@@ -193,50 +175,76 @@ static int perform(struct call *call, json_t **ret, struct why *why)
  * it is well. Whatever it answers will do. */
 static int check_answers(const struct client *client, struct why *why)
 {
-	struct call call = {0};
-	CURLcode code;
-	int r;
+	struct call call;
+	bool unknown;
+	int r = prepare(&call, client, "GET", "/healthz", NULL);
 
-	buf_init(&call.answer, ANSWER_MAX);
-	r = prepare(&call, client, "GET", "/healthz", NULL);
 	if (!r && curl_easy_setopt(call.curl, CURLOPT_TIMEOUT_MS, (long)ANSWER_WAIT_MS))
 		r = -ENOMEM;
-	if (r) {
-		end_call(&call);
-		return why_set(why, r, "can't prepare a request to the daemon: %s", strerror(-r));
-	}
-	code = curl_easy_perform(call.curl);
-	if (code == CURLE_OPERATION_TIMEDOUT)
-		r = why_set(why, -ETIMEDOUT,
-			"the daemon on %s does not answer: a keeper (`cachefs hold`) replaces it "
-			"after "
-			"a while, else kill it; `cachefs umount --force` detaches a mount that "
-			"hangs",
-			client->socket);
-	else if (code)
-		r = not_answered(&call, code, why);
+	if (r)
+		why_set(why, r, "can't prepare a request to the daemon: %s", strerror(-r));
+	else
+		r = perform(&call, client, &unknown, why);
 	end_call(&call);
 	return r;
+}
+
+static int call_once(const struct client *client, const char *method, const char *path,
+	const json_t *body, json_t **ret, bool *ret_unknown, struct why *why)
+{
+	struct call call;
+	int r;
+
+	*ret_unknown = false;
+	r = check_answers(client, why);
+	if (r)
+		return r;
+	r = prepare(&call, client, method, path, body);
+	if (r)
+		why_set(why, r, "can't prepare a request to the daemon: %s", strerror(-r));
+	else
+		r = perform(&call, client, ret_unknown, why);
+	if (!r)
+		r = take_result(&call, ret, why);
+	end_call(&call);
+	return r;
+}
+
+/* A keeper that lives is just replacing its daemon, or ending with it. */
+static bool is_replaced(const struct client *client)
+{
+	_cleanup_(freep) char *keeper = hold_socket(client->socket);
+
+	return keeper && hold_alive(keeper);
 }
 
 int client_call(const struct client *client, const char *method, const char *path, json_t *body,
 	json_t **ret, struct why *why)
 {
-	struct call call = {0};
-	int r = check_connect(client, why);
+	const struct timespec pause = {.tv_nsec = 20 * NS_PER_MS};
+	uint64_t deadline_ns = clock_now_ns() + RETURN_WAIT_MS * NS_PER_MS;
+	bool only_asks = !strcmp(method, "GET"), unknown;
+	int r;
 
-	buf_init(&call.answer, ANSWER_MAX);
-	if (!r)
-		r = check_answers(client, why);
-	if (!r) {
-		r = prepare(&call, client, method, path, body);
-		if (r)
-			why_set(why, r, "can't prepare a request to the daemon: %s", strerror(-r));
+	for (;;) {
+		r = call_once(client, method, path, body, ret, &unknown, why);
+		if ((!client_no_daemon(r) && r != -ESHUTDOWN) || !is_replaced(client))
+			break;
+		if (unknown && !only_asks) {
+			r = why_set(why, -ECONNRESET,
+				"the daemon ended before it answered: it may be done or not, "
+				"`cachefs status` tells");
+			break;
+		}
+		if (clock_now_ns() >= deadline_ns) {
+			r = why_set(why, -ETIMEDOUT,
+				"the daemon on %s does not come back; its keeper's log says why",
+				client->socket);
+			break;
+		}
+		nanosleep(&pause, NULL);
 	}
 	json_decref(body);
-	if (!r)
-		r = perform(&call, ret, why);
-	end_call(&call);
 	return r;
 }
 
@@ -244,7 +252,7 @@ int client_wait_end(const struct client *client, int timeout_ms)
 {
 	_cleanup_(closep) int fd = -1;
 	struct pollfd ready = {.events = POLLIN | POLLRDHUP};
-	int r = connect_socket(client, &fd);
+	int r = connect_control(client->socket, timeout_ms, &fd, NULL);
 
 	if (r)
 		return client_no_daemon(r) ? 0 : r;
@@ -256,37 +264,14 @@ int client_wait_end(const struct client *client, int timeout_ms)
 	return r < 0 ? -errno : r ? 0 : -ETIMEDOUT;
 }
 
-char *client_escape(const char *text)
-{
-	static const char hex[] = "0123456789ABCDEF";
-	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-				    "0123456789-._~/:";
-	char *escaped = malloc(strlen(text) * 3 + 1), *to = escaped;
-
-	if (!escaped)
-		return NULL;
-	for (const char *from = text; *from; from++) {
-		unsigned char c = (unsigned char)*from;
-
-		if (strchr(plain, c)) {
-			*to++ = *from;
-		} else {
-			*to++ = '%';
-			*to++ = hex[c >> 4];
-			*to++ = hex[c & 15];
-		}
-	}
-	*to = '\0';
-	return escaped;
-}
-
 json_t *client_target(const char *text)
 {
-	_cleanup_(freep) char *escaped = NULL;
+	_cleanup_(buf_free) struct buf escaped;
 	json_t *value = json_string(text);
 
+	buf_init(&escaped, ANSWER_MAX);
 	if (value)
 		return value;
-	escaped = client_escape(text);
-	return escaped ? json_pack("{s:s}", "encoded", escaped) : NULL;
+	percent_encode(&escaped, text, strlen(text), true);
+	return escaped.error ? NULL : json_pack("{s:s}", "encoded", buf_string(&escaped));
 }

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/list.h"
+#include "base/percent.h"
 #include "base/waiting.h"
 #include "walk.h"
 
@@ -209,35 +211,16 @@ int target_visit(
 		       : visit_mounted(control, target, file, arg, why);
 }
 
-static int hex_digit(char c)
+/* Undoes percent-encoding. malloc'ed; NULL: it is none, or has a %00. */
+static char *decode(const char *text)
 {
-	static const char digits[] = "0123456789abcdef0123456789ABCDEF";
-	const char *found = c ? strchr(digits, c) : NULL;
+	_cleanup_(buf_free) struct buf decoded;
 
-	return found ? (int)(found - digits) % 16 : -1;
-}
-
-/* Undoes percent-encoding in place. -EINVAL also for %00. */
-static int decode(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from; from++) {
-		int high, low;
-
-		if (*from != '%') {
-			*to++ = *from;
-			continue;
-		}
-		high = hex_digit(from[1]);
-		low = high < 0 ? -1 : hex_digit(from[2]);
-		if (low < 0 || high + low == 0)
-			return -EINVAL;
-		*to++ = (char)(high * 16 + low);
-		from += 2;
-	}
-	*to = '\0';
-	return 0;
+	buf_init(&decoded, strlen(text) + 1);
+	if (percent_decode(&decoded, text, strlen(text), false) ||
+		strlen(buf_string(&decoded)) != decoded.size)
+		return NULL;
+	return strdup(buf_string(&decoded));
 }
 
 /* The target's bytes, malloc'ed; NULL: it is none. */
@@ -245,10 +228,8 @@ static char *target_text(const json_t *value)
 {
 	const json_t *encoded = json_object_get(value, "encoded");
 	const char *text = json_string_value(encoded ? encoded : value);
-	char *copy = text ? strdup(text) : NULL;
+	char *copy = !text ? NULL : encoded ? decode(text) : strdup(text);
 
-	if (copy && encoded && decode(copy))
-		free(steal_pointer(&copy));
 	if (copy && copy[0] != '/' && !strstr(copy, "://"))
 		free(steal_pointer(&copy));
 	return copy;

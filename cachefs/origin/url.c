@@ -1,59 +1,9 @@
 #include "url.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_unreserved(unsigned char c)
-{
-	return (c < 0x80 && isalnum(c)) || c == '-' || c == '.' || c == '_' || c == '~';
-}
-
-void url_encode(struct buf *out, const char *bytes, size_t n, bool keep_slashes)
-{
-	static const char digits[] = "0123456789ABCDEF";
-
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)bytes[i];
-		char escape[3] = {'%', digits[c >> 4], digits[c & 15]};
-
-		if (is_unreserved(c) || (keep_slashes && c == '/'))
-			buf_add(out, &bytes[i], 1);
-		else
-			buf_add(out, escape, sizeof escape);
-	}
-}
-
-static int digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-int url_decode(struct buf *out, const char *text, size_t n, bool plus_is_blank)
-{
-	for (size_t i = 0; i < n; i++) {
-		char c = text[i];
-
-		if (c == '%') {
-			int high = i + 2 < n ? digit(text[i + 1]) : -1;
-			int low = i + 2 < n ? digit(text[i + 2]) : -1;
-
-			if (high < 0 || low < 0)
-				return -EINVAL;
-			c = (char)(high << 4 | low);
-			i += 2;
-		} else if (c == '+' && plus_is_blank) {
-			c = ' ';
-		}
-		buf_add(out, &c, 1);
-	}
-	return out->error;
-}
+#include "base/percent.h"
 
 static int compare(const void *a, const void *b)
 {
@@ -72,8 +22,8 @@ void url_query(struct buf *out, struct url_parameter *parameters, size_t n)
 
 		if (i)
 			buf_add_string(out, "&");
-		url_encode(out, p->name, strlen(p->name), false);
+		percent_encode(out, p->name, strlen(p->name), false);
 		buf_add_string(out, "=");
-		url_encode(out, p->value, strlen(p->value), false);
+		percent_encode(out, p->value, strlen(p->value), false);
 	}
 }

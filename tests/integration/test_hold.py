@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -147,3 +148,42 @@ def test_a_mount_while_the_daemon_is_replaced(cache, tree):
     other = cache.mount_origin(origin, "ttl=5s", name="other")
     assert data.digest((other / "d" / "1").read_bytes()) == wanted["d/1"]
     assert cache.keeper()["pid"] == keeper
+
+
+def test_commands_while_the_daemon_is_replaced(cache, tree):
+    """Each waits for the next daemon rather than fails."""
+    origin, wanted = tree
+    mounted = cache.mount_origin(origin)
+    for command in (["status"], ["status", mounted / "d" / "0"], ["verify", mounted], ["evict", mounted],
+                    ["pin", mounted], ["umount", mounted]):
+        pid = cache.pid()
+        os.kill(pid, signal.SIGKILL)
+        cache.run(*command)
+    assert not mounts.below(mounted)
+    wait.until(lambda: not cache.processes(), 30, "the end of daemon and keeper")
+    cache.mountpoints.clear()
+
+
+def test_commands_while_the_control_socket_is_full(cache, tree):
+    """The daemon is stopped, and others wait for it already: a command waits too."""
+    origin, _ = tree
+    cache.mount_origin(origin)
+    pid = cache.pid()
+    os.kill(pid, signal.SIGSTOP)
+    waiting = []
+    try:
+        with pytest.raises(BlockingIOError):
+            while True:
+                waiting.append(socket.socket(socket.AF_UNIX))
+                waiting[-1].setblocking(False)
+                waiting[-1].connect(str(cache.control))
+        command = subprocess.Popen([PROGRAM, "status"], env=cache.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            command.wait(0.3)
+    finally:
+        for one in waiting:
+            one.close()
+        os.kill(pid, signal.SIGCONT)
+    said, error = command.communicate(timeout=30)
+    assert command.returncode == 0 and str(pid) in said, error

@@ -11,12 +11,12 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/percent.h"
 
 #include "credentials/json.h"
 #include "credentials/web.h"
 #include "s3/sigv4.h"
 #include "source.h"
-#include "url.h"
 
 #define TIMEOUT_MS 10000
 #define FORM_MAX   (64u << 10)
@@ -98,7 +98,7 @@ void sts_form_add(struct buf *form, const char *name, const char *value)
 	if (form->size)
 		buf_add_string(form, "&");
 	buf_printf(form, "%s=", name);
-	url_encode(form, value, strlen(value), false);
+	percent_encode(form, value, strlen(value), false);
 }
 
 void sts_form(struct buf *form, const char *action, const struct role *role)

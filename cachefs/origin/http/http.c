@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/percent.h"
 #include "credentials/credentials.h"
 #include "get.h"
 #include "http/index.h"
 #include "impl.h"
 #include "later.h"
-#include "url.h"
 
 #define URL_MAX (24u << 10)
 
@@ -56,7 +56,7 @@ static void add_url(
 	if (whole)
 		buf_add_string(out, http->url);
 	buf_add_string(out, http->path);
-	url_encode(out, path, strlen(path), true);
+	percent_encode(out, path, strlen(path), true);
 	if (directory && *path)
 		buf_add_string(out, "/");
 }
@@ -121,8 +121,8 @@ static bool became_directory(const struct request *request)
 		/* Servers encode differently. */
 		buf_init(&got, URL_MAX);
 		buf_init(&own, URL_MAX);
-		same = !url_decode(&got, effective, strlen(effective), false) &&
-		       !url_decode(&own, buf_string(&path), path.size, false) &&
+		same = !percent_decode(&got, effective, strlen(effective), false) &&
+		       !percent_decode(&own, buf_string(&path), path.size, false) &&
 		       got.size == own.size &&
 		       !memcmp(buf_string(&got), buf_string(&own), own.size);
 		buf_free(&got);

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/percent.h"
 #include "name.h"
-#include "url.h"
 
 #define HREF_MAX (16u << 10)
 
@@ -40,7 +40,7 @@ static const char *below_directory(const struct parse *parse, const char *href, 
 	} else if (href[0] == '/' && href[1] == '/') {
 		return NULL;
 	}
-	if (url_decode(path, href, strlen(href), false)) {
+	if (percent_decode(path, href, strlen(href), false)) {
 		path->error = path->error ? path->error : -EINVAL;
 		return NULL;
 	}
@@ -118,7 +118,7 @@ int index_parse(const void *bytes, size_t n, const char *origin_url, const char 
 	htmlParserCtxtPtr context;
 
 	buf_init(&parse.path, HREF_MAX);
-	url_decode(&parse.path, url_path, strlen(url_path), false);
+	percent_decode(&parse.path, url_path, strlen(url_path), false);
 	context = htmlCreatePushParserCtxt(&sax, &parse, NULL, 0, NULL, XML_CHAR_ENCODING_NONE);
 	if (!context)
 		parse.error = -ENOMEM;

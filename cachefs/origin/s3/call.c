@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/percent.h"
 
 #include "get.h"
 #include "s3/s3.h"
@@ -45,11 +46,11 @@ static void set_uri(const struct s3 *s3, const char *key, struct message *messag
 {
 	buf_add_string(&message->uri, "/");
 	if (!s3->virtual_host) {
-		url_encode(&message->uri, s3->bucket, strlen(s3->bucket), false);
+		percent_encode(&message->uri, s3->bucket, strlen(s3->bucket), false);
 		if (*key)
 			buf_add_string(&message->uri, "/");
 	}
-	url_encode(&message->uri, key, strlen(key), true);
+	percent_encode(&message->uri, key, strlen(key), true);
 }
 
 static void set_query(const struct s3_request *own, struct message *message)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "url.h"
+#include "base/percent.h"
 #include "answer.h"
 
 #define KEY_MAX   (16u << 10) /* 1,024 bytes, each encoded as %XX, and room */
@@ -279,7 +279,7 @@ static int decode(const struct parse *parse, const struct buf *text, struct buf 
 
 	buf_reset(out);
 	if (parse->url_encoded)
-		r = url_decode(out, buf_string(text), text->size, true);
+		r = percent_decode(out, buf_string(text), text->size, true);
 	else
 		r = buf_add(out, buf_string(text), text->size);
 	return r == -EINVAL || r == -EFBIG ? -EBADMSG : r;

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/percent.h"
 #include "s3/sigv4.h"
 #include "url.h"
 
@@ -68,7 +69,7 @@ static void suite(void **state)
 	expect_suite("/", buf_string(&text),
 		"eedbc4e291e521cf13422ffca22be7d2eb8146eecf653089df300a15b2382bd1");
 	buf_reset(&text);
-	url_encode(&text, "/\xe1\x88\xb4", 4, true);
+	percent_encode(&text, "/\xe1\x88\xb4", 4, true);
 	expect_suite(buf_string(&text), "",
 		"8318018e0b0f223aa2bbf98705b62bb787dc9c0e678f255a891fd03141be5d85");
 	buf_free(&text);

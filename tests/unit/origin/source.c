@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "base/percent.h"
 #include "source.h"
-#include "url.h"
 
 static void good_sources(void **state)
 {
@@ -111,19 +111,19 @@ static void encoding(void **state)
 	buf_init(&out, 4096);
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		buf_reset(&out);
-		url_encode(&out, cases[i].bytes, strlen(cases[i].bytes), true);
+		percent_encode(&out, cases[i].bytes, strlen(cases[i].bytes), true);
 		assert_string_equal(buf_string(&out), cases[i].encoded);
 		buf_reset(&out);
 		assert_int_equal(
-			url_decode(&out, cases[i].encoded, strlen(cases[i].encoded), true), 0);
+			percent_decode(&out, cases[i].encoded, strlen(cases[i].encoded), true), 0);
 		assert_string_equal(buf_string(&out), cases[i].bytes);
 	}
 	buf_reset(&out);
-	assert_int_equal(url_decode(&out, "a+b%", 4, true), -EINVAL);
-	assert_int_equal(url_decode(&out, "%1", 2, true), -EINVAL);
-	assert_int_equal(url_decode(&out, "%zz", 3, true), -EINVAL);
+	assert_int_equal(percent_decode(&out, "a+b%", 4, true), -EINVAL);
+	assert_int_equal(percent_decode(&out, "%1", 2, true), -EINVAL);
+	assert_int_equal(percent_decode(&out, "%zz", 3, true), -EINVAL);
 	buf_reset(&out);
-	assert_int_equal(url_decode(&out, "a+b", 3, true), 0);
+	assert_int_equal(percent_decode(&out, "a+b", 3, true), 0);
 	assert_string_equal(buf_string(&out), "a b");
 	buf_free(&out);
 }

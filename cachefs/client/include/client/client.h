@@ -2,7 +2,8 @@
  * client: asks the daemon over its control socket. Used by every program but the daemon.
  *
  * Blocks until the answer has come, without a time limit: a verification takes as long as it takes.
- * But a daemon that doesn't even say that it is well within some seconds isn't waited for.
+ * But a daemon that doesn't even say that it is well within some seconds isn't waited for. One that
+ * its keeper is just replacing is: a request that nobody got is made again, and one that only asks.
  * One thread at a time for each struct client.
  */
 #ifndef CLIENT_CLIENT_H
@@ -27,7 +28,8 @@ const char *client_socket(const char *text);
  * One request. body may be NULL; its reference is taken, also on failure. ret may be NULL, else
  * gets one reference. Errors: -ENOENT or -ECONNREFUSED, no daemon listens; -EACCES, the socket is
  * not ours; else what the daemon refused with, and its sentence in why. -ESHUTDOWN: it is ending.
- * -ETIMEDOUT: it hangs.
+ * -ETIMEDOUT: it hangs, or does not come back. -ECONNRESET: it ended, and is replaced, before it
+ * answered, and nobody knows whether it was done.
  */
 int client_call(const struct client *client, const char *method, const char *path, json_t *body,
 	json_t **ret, struct why *why);
@@ -41,7 +43,5 @@ int client_wait_end(const struct client *client, int timeout_ms);
 
 /* A target for a request's "targets": a string, or its encoded form when it is no UTF-8. */
 json_t *client_target(const char *text);
-/* text as it may stand in a query, malloc'ed. NULL: no memory. */
-char *client_escape(const char *text);
 
 #endif
