@@ -20,6 +20,7 @@ struct lane {
 	struct list running;
 	unsigned n_running, n_gets; /* n_gets: of n_running */
 	unsigned n_stalled;         /* of n_gets, without a byte for long */
+	unsigned n_begun;           /* GETs that don't run but keep their places */
 	/* By rank: how many may run when one more is started. Some places are kept for metadata, which
 	 * must not wait for data, and some for demand, which must not wait for what runs ahead. */
 	unsigned limits[RANKS];

@@ -83,6 +83,11 @@ uint64_t get_missing(const struct request *request)
 	return own->get->length - own->lead->received;
 }
 
+bool get_is_begun(const struct request *request)
+{
+	return get_request_of(request)->lead->received > 0;
+}
+
 bool get_can_be_hedged(const struct request *request)
 {
 	const struct get_request *own = get_request_of(request);

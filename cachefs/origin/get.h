@@ -29,6 +29,8 @@ void get_start(struct origin_get *get);
 struct request *get_hedge(struct request *request);
 /* Bytes of the range that are missing. */
 uint64_t get_missing(const struct request *request);
+/* The caller has a part of the bytes, and may hold memory for a piece that is not whole. */
+bool get_is_begun(const struct request *request);
 /* Its answer is right and gives just the range; another one would be of the same version. */
 bool get_can_be_hedged(const struct request *request);
 /* Adds Range, and If-Match for a strong version. value: "bytes=a-b". */

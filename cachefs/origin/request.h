@@ -73,6 +73,7 @@ struct request {
 	unsigned moves;           /* tries that were given up for a fresh connection */
 	struct progress progress; /* of the running try */
 	bool without_credentials; /* waits for them */
+	bool counted_begun;       /* in the lane's n_begun */
 	uint64_t credentials;     /* the number of those that the try was made with */
 	CURL *easy;
 	struct curl_slist *headers;

@@ -34,6 +34,29 @@ void loop_wake_at(struct loop *loop, uint64_t when_ns)
 		loop->next_due_ns = when_ns;
 }
 
+/*
+ * A GET that is begun keeps its place while it waits for its next try, since the caller may hold a
+ * buffer for it: were others begun meanwhile, there would be more and more of them, until those that
+ * run had no buffer and those with a buffer no place.
+ */
+static void count_begun(struct request *request, bool idle)
+{
+	struct lane *lane = lane_of(request);
+	bool begun =
+		idle && request->kind == REQUEST_GET && !request->hedges && get_is_begun(request);
+
+	lane->n_begun += begun;
+	lane->n_begun -= request->counted_begun;
+	request->counted_begun = begun;
+}
+
+static void set_waiting(struct request *request, uint64_t due_ns)
+{
+	request->state = REQUEST_WAITING;
+	request->due_ns = due_ns;
+	count_begun(request, true);
+}
+
 /* --- the end of a request and of a try --- */
 
 static void forget_signal(struct loop *loop, struct request *request)
@@ -64,6 +87,7 @@ void try_finish(struct loop *loop, struct request *request, int error)
 
 	check(!request->easy);
 	part_twins(loop, request, error);
+	count_begun(request, false);
 	list_remove(&request->all);
 	loop->n_limited -= origin->bandwidth_bytes > 0;
 	request->finish(request, error);
@@ -125,6 +149,7 @@ void try_queue(struct request *request, bool first)
 	struct list *queued = &lane_of(request)->queued[rank_of(request)];
 
 	request->state = REQUEST_QUEUED;
+	count_begun(request, true);
 	list_append(first ? queued->next : queued, &request->link);
 }
 
@@ -151,8 +176,7 @@ static void try_later(struct loop *loop, struct request *request, const struct v
 		try_finish(loop, request, verdict->error);
 		return;
 	}
-	request->state = REQUEST_WAITING;
-	request->due_ns = now + pause_ms * NS_PER_MS;
+	set_waiting(request, now + pause_ms * NS_PER_MS);
 	loop_wake_at(loop, request->due_ns);
 	log_debug("origin_retry", "source=%s try=%u pause_ms=%llu error=%s",
 		request->origin->source, request->tries, (unsigned long long)pause_ms,
@@ -206,9 +230,8 @@ static void wait_for_credentials(
 	give_handle(loop, request->easy);
 	request->easy = NULL;
 	snprintf(request->last_text, sizeof request->last_text, "%s", verdict->text);
-	request->state = REQUEST_WAITING;
 	request->without_credentials = true;
-	request->due_ns = clock_now_ns() + CREDENTIALS_TICK_NS;
+	set_waiting(request, clock_now_ns() + CREDENTIALS_TICK_NS);
 	loop_wake_at(loop, request->due_ns);
 }
 
@@ -239,6 +262,7 @@ int try_start(struct loop *loop, struct request *request)
 	if (curl_multi_add_handle(loop->multi, request->easy) != CURLM_OK)
 		return -ENOMEM;
 	request->state = REQUEST_RUNNING;
+	count_begun(request, false);
 	request->tries++;
 	list_append(&lane->running, &request->link);
 	lane->n_running++;
@@ -260,13 +284,16 @@ static unsigned share_of(const struct loop *loop, const struct origin *origin)
 	return (share ? share : 1) + origin->lanes[loop->number].n_stalled;
 }
 
-/* May one more of this rank run? */
-static bool has_place(const struct loop *loop, const struct origin *origin, enum rank rank)
+/* May this one run, the next of its rank? */
+static bool has_place(const struct loop *loop, const struct request *request, enum rank rank)
 {
+	const struct origin *origin = request->origin;
 	const struct lane *lane = &origin->lanes[loop->number];
 	unsigned share;
 
-	if (lane->n_running >= lane->limits[rank])
+	if (request->counted_begun)
+		return lane->n_running < lane->limits[RANK_METADATA];
+	if (lane->n_running + lane->n_begun >= lane->limits[rank])
 		return false;
 	if (rank == RANK_METADATA)
 		return true;
@@ -283,9 +310,12 @@ static struct request *next_request(const struct loop *loop, struct origin *orig
 	struct lane *lane = &origin->lanes[loop->number];
 
 	for (int rank = 0; rank < RANKS; rank++) {
-		if (list_empty(&lane->queued[rank]) || !has_place(loop, origin, (enum rank)rank))
-			continue;
-		return container_of(list_pop(&lane->queued[rank]), struct request, link);
+		struct list *queued = &lane->queued[rank];
+
+		if (!list_empty(queued) &&
+			has_place(loop, container_of(queued->next, struct request, link),
+				(enum rank)rank))
+			return container_of(list_pop(queued), struct request, link);
 	}
 	return NULL;
 }

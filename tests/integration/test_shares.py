@@ -49,6 +49,30 @@ def test_one_origin_does_not_starve_another(cache, faulty, other, stall_at):
             assert read.result(100) == data.digest(data.make(f"stalled {n}", STALLED))
 
 
+def test_what_is_begun_comes_first(cache, faulty):
+    """A transfer that was cut in the middle of a chunk keeps its place until its next try, and the memory that waits
+    for the rest is no more than that of as many as there are connections."""
+    readers, most = 40, 8
+    contents = {f"{n:02}": data.make(f"cut {n}", MIB - n) for n in range(readers)}
+    for name, content in contents.items():
+        faulty.put(name, content)
+    mounted = cache.mount_origin(FaultyOrigin(faulty), f"connections={most}")
+    faulty.rule(op="get", where=lambda r: r.first == 0, cut_at=1000)
+    rest = faulty.rule(op="get", where=lambda r: r.first == 1000, stall_at=-1)
+    with concurrent.futures.ThreadPoolExecutor(readers) as pool:
+        cold = {name: pool.submit(reads.sha256, mounted / name) for name in contents}
+        try:
+            wait.until(lambda: cache.volume(mounted)["parked"] >= readers, 60, "the readers")
+            rest.wait_hits(4)
+            assert len({r.key for r in faulty.requests("get")}) <= most
+        finally:
+            rest.release()
+        for name, read in cold.items():
+            assert read.result(60) == data.digest(contents[name])
+    assert faulty.count("get") == 2 * readers
+    assert faulty.most_at_once <= most
+
+
 @pytest.mark.parametrize("most", [1, 5])
 def test_connections_are_kept(cache, faulty, most):
     """Counted at the server while it holds every answer, and then while it gives them."""
