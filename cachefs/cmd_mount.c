@@ -129,17 +129,30 @@ static int start(const struct mount_request *request, struct why *why)
 	return start_daemon(&request->client, store, size, why);
 }
 
+/* Takes answer. A prefix that has nothing yet may be filled later, or be mistyped. */
+static void warn(const struct mount_request *request, json_t *answer)
+{
+	if (json_is_true(json_object_get(answer, "empty")))
+		fprintf(stderr,
+			"cachefs: warning: %s has nothing in it yet: if that is not so, check its "
+			"spelling. It is mounted, and names show up within ttl=\n",
+			request->source);
+	json_decref(answer);
+}
+
 static int ask(const struct mount_request *request, struct why *why)
 {
 	int r = -ESHUTDOWN;
 
 	for (int i = 0; i < TRIES_MAX; i++) {
-		json_t *body = request_json(request);
+		json_t *body = request_json(request), *answer = NULL;
 
 		if (!body)
 			return why_set(
 				why, -EINVAL, "SOURCE, MOUNTPOINT and options must be UTF-8 text");
-		r = client_call(&request->client, "POST", "/v1/mount", body, NULL, why);
+		r = client_call(&request->client, "POST", "/v1/mount", body, &answer, why);
+		if (!r)
+			warn(request, answer);
 		if (r == -ECONNRESET && path_is_mount(request->mountpoint))
 			return 0; /* it had come so far */
 		if (r == -ECONNRESET)

@@ -51,8 +51,8 @@ struct object {
 	bool changed;       /* lock; the origin said that this version is gone */
 	uint32_t n_present; /* lock; as in the index */
 	int64_t ctime_ns;   /* lock; of the raw file after our last write to it */
-	/* lock; of a raw file whose chunks were all right, and which is longer than the object or has
-	 * holes: verifying it again makes it no better. 0: none */
+	/* lock; of a raw file whose chunks were all right, and which has holes: verifying it again makes
+	 * it no better. 0: none */
 	int64_t misshapen_ctime_ns;
 	int64_t pinned_until_ns; /* lock */
 	int64_t opened_wall_ns;  /* lock */

@@ -86,11 +86,14 @@ static int put_pin(struct index_txn *txn, struct object *object, const char *nam
 {
 	struct index_object_record record;
 	int64_t before_ns;
+	bool nothing = false; /* the record would say nothing any more */
 	int r = record_get(txn, object->id, name, attr, &record);
 
 	if (!r) {
 		record.object.pinned_until_ns = until_ns;
-		r = index_put_object(txn, object->id, &record);
+		nothing = !until_ns && !record.object.n_present && !record.object.disk_bytes;
+		r = nothing ? index_delete_object(txn, object->id)
+			    : index_put_object(txn, object->id, &record);
 	}
 	if (r) {
 		index_abort(txn);
@@ -99,7 +102,7 @@ static int put_pin(struct index_txn *txn, struct object *object, const char *nam
 	lock_take(&object->lock);
 	before_ns = object->pinned_until_ns;
 	object->pinned_until_ns = until_ns;
-	object->has_record = true;
+	object->has_record = !nothing;
 	lock_drop(&object->lock);
 	r = index_commit(txn);
 	if (r) {

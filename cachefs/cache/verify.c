@@ -179,7 +179,9 @@ static int verify_object(
 	memory = mmap(NULL, CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		return -ENOMEM;
-	r = raw_stat(raw, &before);
+	r = raw_cut(raw, object->size_bytes);
+	if (!r)
+		r = raw_stat(raw, &before);
 	if (!r)
 		r = verify_chunks(object, raw, memory, list, result);
 	if (!r && !list->some_left && !note_verified_part(object, result->bad_chunks > bad))

@@ -15,6 +15,20 @@ struct keep {
 	uint64_t objects, bytes, busy, pinned;
 };
 
+/* What the store refused with. */
+static int explain(const struct control *control, int error, struct why *why)
+{
+	const char *store = control->config.store;
+
+	if (error == -EROFS)
+		return why_set(why, error,
+			"the store %s is on a read-only file system: nothing in it can be pinned "
+			"or "
+			"evicted; see the kernel's log for why it became so, and remount it rw",
+			store);
+	return why_set(why, error, "the store %s: %s", store, strerror(-error));
+}
+
 static int keep_target(void *arg, const char *target, struct why *why)
 {
 	struct keep *keep = arg;
@@ -25,7 +39,7 @@ static int keep_target(void *arg, const char *target, struct why *why)
 	keep->objects = keep->bytes = keep->busy = keep->pinned = 0;
 	r = target_visit(keep->control, target, keep->file, keep, &reason);
 	if (r && !reason.text[0])
-		why_set(&reason, r, "%s", strerror(-r));
+		explain(keep->control, r, &reason);
 	result = json_pack("{s:o, s:I, s:I, s:I, s:I}", "target", json_shown(target), "objects",
 		(json_int_t)keep->objects, "bytes", (json_int_t)keep->bytes, "in_use",
 		(json_int_t)keep->busy, "pinned", (json_int_t)keep->pinned);

@@ -59,7 +59,7 @@ static void end_mount(struct control *control)
 }
 
 static int mount_volume(struct control *control, const char *source, const char *mountpoint,
-	const char *options, const char *store, const char *size, struct why *why)
+	const char *options, const char *store, const char *size, bool *ret_empty, struct why *why)
 {
 	struct volume_options parsed;
 	int r = volume_options_parse(options, &parsed, why);
@@ -72,7 +72,7 @@ static int mount_volume(struct control *control, const char *source, const char 
 		return r;
 	if (mountpoint[0] != '/')
 		return why_set(why, -EINVAL, "the mountpoint '%s' is no absolute path", mountpoint);
-	return volumes_mount(control->config.volumes, source, mountpoint, options, why);
+	return volumes_mount(control->config.volumes, source, mountpoint, options, ret_empty, why);
 }
 
 int handle_mount(
@@ -80,6 +80,7 @@ int handle_mount(
 {
 	const char *source, *mountpoint, *options = "", *store = NULL, *size = NULL;
 	json_error_t at;
+	bool empty = false;
 	int r;
 
 	(void)path;
@@ -87,10 +88,10 @@ int handle_mount(
 		    "mountpoint", &mountpoint, "options", &options, "store", &store, "size", &size))
 		return why_set(why, -EINVAL, "mount: %s", at.text);
 	begin_mount(control);
-	r = mount_volume(control, source, mountpoint, options, store, size, why);
+	r = mount_volume(control, source, mountpoint, options, store, size, &empty, why);
 	end_mount(control);
 	if (!r)
-		*ret = json_pack("{s:s}", "mountpoint", mountpoint);
+		*ret = json_pack("{s:s, s:b}", "mountpoint", mountpoint, "empty", empty);
 	return r;
 }
 

@@ -50,22 +50,24 @@ static int open_origin(struct volumes *volumes, const char *source,
 }
 
 /* A refusal must not take the minutes that a read may wait. */
-static int probe(struct volume *volume, const char *source, struct why *why)
+static int probe(struct volume *volume, const char *source, bool *ret_empty, struct why *why)
 {
 	uint64_t timeout_ms = volume->options.timeout_ms;
 	struct origin *origin;
 	struct why reason;
+	bool found = true;
 	int r = open_origin(volume->volumes, source, &volume->options,
 		timeout_ms < PROBE_TIMEOUT_MS ? timeout_ms : PROBE_TIMEOUT_MS, &origin, why);
 
 	if (r)
 		return r;
-	r = origin_probe(origin, "", NULL, &reason);
+	r = origin_probe(origin, "", &found, &reason);
 	/* An HTTP server need not list; what is below it is found by name. */
 	if (r == -ENOENT && !origin_lists_all(origin))
 		r = 0;
 	if (r)
 		why_set(why, r, "%s %s", origin_source(origin), reason.text);
+	*ret_empty = !r && !found && origin_lists_all(origin);
 	origin_unref(origin);
 	return r;
 }
@@ -164,11 +166,11 @@ static void hide(struct volume *volume)
 	lock_drop(&volume->volumes->lock);
 }
 
-static int mount_first(
-	struct volume *volume, const char *source, const char *mountpoint, struct why *why)
+static int mount_first(struct volume *volume, const char *source, const char *mountpoint,
+	bool *ret_empty, struct why *why)
 {
 	struct volumes *volumes = volume->volumes;
-	int r = probe(volume, source, why);
+	int r = probe(volume, source, ret_empty, why);
 
 	if (!r && volume_begin_start(volume)) {
 		r = volume_mount_new(volume, mountpoint, why);
@@ -222,12 +224,13 @@ static int bind(struct volume *volume, const char *mountpoint, struct why *why)
 	return r;
 }
 
-static int mount_volume(
-	struct volume *volume, const char *source, const char *mountpoint, struct why *why)
+static int mount_volume(struct volume *volume, const char *source, const char *mountpoint,
+	bool *ret_empty, struct why *why)
 {
 	struct volume *same;
 	int r = -ENOENT;
 
+	*ret_empty = false;
 	while (r == -ENOENT && (same = join_list(volume))) {
 		r = bind(same, mountpoint, why);
 		/* Unmounted here, and perhaps in use still: a superblock of its own. */
@@ -235,7 +238,7 @@ static int mount_volume(
 			hide(same);
 		volume_unref(same);
 	}
-	return r == -ENOENT ? mount_first(volume, source, mountpoint, why) : r;
+	return r == -ENOENT ? mount_first(volume, source, mountpoint, ret_empty, why) : r;
 }
 
 /* One mount at a time on one mountpoint: the second then finds the first. */
@@ -299,7 +302,7 @@ static int check_mountpoint(
 }
 
 int volumes_mount(struct volumes *volumes, const char *source, const char *mountpoint,
-	const char *options, struct why *why)
+	const char *options, bool *ret_empty, struct why *why)
 {
 	_cleanup_(freep) char *path = NULL, *again = NULL, *whole = NULL;
 	struct volume *volume = NULL;
@@ -316,7 +319,7 @@ int volumes_mount(struct volumes *volumes, const char *source, const char *mount
 		if (!r && volume->options.protect)
 			r = mounting_protect(path, why);
 		if (!r)
-			r = mount_volume(volume, whole, path, why);
+			r = mount_volume(volume, whole, path, ret_empty, why);
 		leave(volumes, &busy);
 	}
 	volume_unref(volume);

@@ -203,6 +203,17 @@ int raw_stat(const struct raw *raw, struct raw_state *ret)
 	return 0;
 }
 
+int raw_cut(struct raw *raw, uint64_t size_bytes)
+{
+	struct stat st;
+
+	if (fstat(raw->buffered_fd, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size <= size_bytes)
+		return 0;
+	return ftruncate(raw->buffered_fd, (off_t)size_bytes) < 0 ? -errno : 0;
+}
+
 /* A descriptor that may get the lease, or -errno. O_NONBLOCK: another's lease is -EBUSY, not a
  * wait. */
 static int open_for_lease(const struct store *store, const struct raw_name *name, int mode)

@@ -164,6 +164,19 @@ def test_pins(cache, scripted):
     assert cache.run("pin", "--ttl", "soon", path, check=False).returncode == 2
 
 
+def test_an_unpinned_file_of_which_nothing_is_kept_leaves_no_record(cache, scripted):
+    mounted = cache.mount_origin(scripted)
+    cache.run("pin", mounted)
+    assert cache.status()["store"]["objects"] > 0
+    cache.run("unpin", mounted)
+    assert cache.status()["store"]["objects"] == 0
+    # It is as it was: it can be read, kept, and pinned again.
+    warm(cache, mounted / "dir" / "a")
+    cache.run("pin", mounted)
+    cache.run("unpin", mounted)
+    assert cache.status(mounted / "dir" / "a")["warm"]
+
+
 def test_pinned_files_stay_under_pressure(workdir, scripted):
     with Cache(workdir / "cache", size="64M") as cache:
         for n in range(12):

@@ -389,6 +389,26 @@ def test_a_store_that_can_not_be_written(cache, local, options, word):
     assert not mounts.below(path) and not cache.processes()
 
 
+@pytest.mark.parametrize("kind", ["directory", "s3"])
+def test_a_prefix_that_has_nothing_yet(cache, workdir, faulty, kind):
+    """Mounted with a warning, since it may be a typo, or be filled later."""
+    origin = DirectoryOrigin(workdir / "origin") if kind == "directory" else FaultyOrigin(faulty)
+    cache.env.update(origin.env)
+    path = cache.directory / "m"
+    path.mkdir()
+    options = ["-o", ",".join([*origin.options, "ttl=200ms"])]
+    result = cache.run("mount", *options, origin.source, path)
+    cache.mountpoints.append(path)
+    assert origin.source in result.stderr and "nothing in it" in result.stderr
+    assert os.listdir(path) == []
+    origin.put("a", b"content")
+    wait.until(lambda: os.listdir(path) == ["a"], 30, "the name")
+    cache.umount(path)
+    gone(cache)
+    assert cache.run("mount", *options, origin.source, path).stderr == ""
+    cache.mountpoints.append(path)
+
+
 def test_a_size_that_is_none(cache, local):
     path = cache.directory / "m"
     path.mkdir()

@@ -196,6 +196,7 @@ static void long_body(void **state)
 static void mount(void **state)
 {
 	struct bed *bed = *state;
+	json_t *answer;
 
 	json_decref(ask(bed, "POST", "/v1/mount",
 		"{\"source\": \"s3://b\", \"mountpoint\": \"/m\", \"options\": \"ro,ttl=5s\", "
@@ -204,10 +205,14 @@ static void mount(void **state)
 	assert_string_equal(fake.mountpoint, "/m");
 	assert_string_equal(fake.options, "ro,ttl=5s");
 	assert_int_equal(bed->mounted_calls, 1);
+	fake.empty = true;
+	answer = ask(bed, "POST", "/v1/mount", "{\"source\": \"s3://b\", \"mountpoint\": \"/m\"}");
+	assert_true(json_is_true(json_object_get(answer, "empty")));
+	json_decref(answer);
 	fake.mount_error = -ENOTEMPTY;
 	refused(bed, "POST", "/v1/mount", "{\"source\": \"s3://b\", \"mountpoint\": \"/m\"}",
 		-ENOTEMPTY, "not empty");
-	assert_int_equal(bed->mounted_calls, 2);
+	assert_int_equal(bed->mounted_calls, 3);
 }
 
 static void contradictions(void **state)
@@ -255,6 +260,12 @@ static void evict(void **state)
 	json_decref(answer);
 	assert_int_equal(fake.lists, FAKE_DIRS + 1);
 	assert_in_range(fake.most_lists_at_once, 1, 8);
+	/* A store that refuses is named. */
+	fake.evict_error = -EROFS;
+	answer = ask(*state, "POST", "/v1/evict", "{\"targets\": [\"/mnt/fake/top\"]}");
+	assert_non_null(strstr(json_string_value(json_object_get(first_target(answer), "error")),
+		"the store / is on a read-only file system"));
+	json_decref(answer);
 }
 
 static void pin(void **state)

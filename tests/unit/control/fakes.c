@@ -53,7 +53,7 @@ void volume_unref(struct volume *volume)
 }
 
 int volumes_mount(struct volumes *volumes, const char *source, const char *mountpoint,
-	const char *options, struct why *why)
+	const char *options, bool *ret_empty, struct why *why)
 {
 	(void)volumes;
 	snprintf(fake.source, sizeof fake.source, "%s", source);
@@ -62,6 +62,7 @@ int volumes_mount(struct volumes *volumes, const char *source, const char *mount
 	if (fake.mount_error)
 		return why_set(why, fake.mount_error, "the mountpoint is not empty");
 	fake.mounted = true;
+	*ret_empty = fake.empty;
 	return 0;
 }
 
@@ -292,6 +293,8 @@ int cache_object_evict(struct cache *cache, const struct origin *origin, const c
 		return -EBUSY;
 	if (!strcmp(path, "pinned"))
 		return -EPERM;
+	if (fake.evict_error)
+		return fake.evict_error;
 	fake.evicts++;
 	*ret_freed_bytes = 4096;
 	return 0;

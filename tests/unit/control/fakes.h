@@ -19,11 +19,13 @@ struct fake {
 	bool mounted;        /* is there a volume? */
 	uint64_t ended_gets; /* of volumes that are gone */
 	int mount_error;     /* what volumes_mount answers */
+	bool empty;          /* the same */
 	char source[256], mountpoint[256], options[256];
 	bool forced;
 	_Atomic int lists, lists_at_once, most_lists_at_once;
 	int references; /* of the volume and its origin */
 	int evicts, pins, unpins, verifies;
+	int evict_error; /* of all but those that are in use or pinned */
 	int64_t until_ns;
 	bool repaired;
 };

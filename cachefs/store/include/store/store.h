@@ -77,6 +77,10 @@ struct raw_state {
 };
 int raw_stat(const struct raw *raw, struct raw_state *ret);
 
+/* Takes away what somebody wrote beyond the object's end, which no reader is told of, and which is
+ * no chunk's. 0, also when the file isn't longer, or -errno. */
+int raw_cut(struct raw *raw, uint64_t size_bytes);
+
 /*
  * Removes the file unless anyone has it open or mapped (passthrough handles and mappings that
  * outlived them included), which a write lease tells (fcntl(2), F_SETLEASE). No struct raw of it
