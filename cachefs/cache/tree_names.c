@@ -154,18 +154,38 @@ void name_ask(struct name *name)
 	origin_stat_start(&name->request);
 }
 
+/* A listing from before, or an older answer, that doesn't have the name: still no word of the origin's
+ * that it is missing, but nothing to wait minutes for either. */
+static bool is_unheard_of(const struct name *name)
+{
+	const char *slash = strrchr(name->path, '/');
+	const struct dir *dir =
+		dir_get(name->tree, name->path, slash ? (size_t)(slash - name->path) : 0);
+
+	return name->known || (dir && dir->listing);
+}
+
+static void name_release(struct name *name, struct todo *todo)
+{
+	bool present = name->known && !name->missing, unheard_of = is_unheard_of(name);
+
+	list_for_each_safe (link, after, &name->lookups) {
+		struct tree_lookup *lookup = container_of(link, struct tree_lookup, link);
+
+		if (!present && (lookup->revalidate || !unheard_of))
+			continue;
+		list_remove(link);
+		lookup_failed(lookup, name, -EIO, todo);
+	}
+}
+
 void names_release(struct tree *tree, uint64_t now, struct todo *todo)
 {
 	list_for_each (link, &tree->names_lru) {
 		struct name *name = container_of(link, struct name, lru);
-		struct list *waiting;
 
-		if (!name->asking || !name->known || name->missing ||
-			now - name->asked_ns < TREE_PATIENCE_NS)
-			continue;
-		while ((waiting = list_pop(&name->lookups)))
-			lookup_failed(
-				container_of(waiting, struct tree_lookup, link), name, -EIO, todo);
+		if (name->asking && now - name->asked_ns >= TREE_PATIENCE_NS)
+			name_release(name, todo);
 	}
 }
 

@@ -499,6 +499,28 @@ static void waits_end_when_it_is_out_of_reach(void **state)
 	tree_end(rig);
 }
 
+/* A name that the listing from before doesn't have is an error soon, and not missing; one of a
+ * directory that nobody has listed waits for the origin. */
+static void unheard_of_names_are_not_waited_for(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, 0);
+	struct question unheard_of, unknown;
+
+	world_put(rig->world, "d/x", 5);
+	assert_int_equal(list_now(tree, "d"), 1);
+	world_hold_names(rig->world);
+	lookup_begin(&unheard_of, tree, "d/none", false);
+	lookup_begin(&unknown, tree, "e/x", false);
+	world_wait_names_held(rig->world, 2);
+	world_reachable(rig->world, false);
+	assert_int_equal(question_wait(&unheard_of), -EIO);
+	assert_false(is_done(&unknown));
+	world_release_names(rig->world);
+	assert_int_equal(question_wait(&unknown), -ENOENT);
+	tree_end(rig);
+}
+
 static void listings_survive_a_restart(void **state)
 {
 	struct rig *rig = *state;
@@ -628,6 +650,7 @@ int main(void)
 		TEST(names_without_attributes),
 		TEST(out_of_reach),
 		TEST(waits_end_when_it_is_out_of_reach),
+		TEST(unheard_of_names_are_not_waited_for),
 		TEST(listings_survive_a_restart),
 		TEST(a_damaged_listing_is_none),
 		TEST(many_visitors),
