@@ -12,6 +12,8 @@
 #include "impl.h"
 #include "later.h"
 
+/* So many bytes are given the whole budget anew. */
+#define BUDGET_BYTES (1u << 20)
 /* How much of an object is thrown away to reach a range on a server that knows none. */
 #define DISCARD_MAX (64u << 20)
 
@@ -249,10 +251,23 @@ static size_t step_over(struct get_request *own, size_t n)
 	return over;
 }
 
+/* The budget is what a piece may take: a link that is slow but steady is no fault. */
+static void renew_budget(struct get_request *own, uint64_t before)
+{
+	struct get_request *lead = own->lead;
+	uint64_t deadline_ns;
+
+	if (before / BUDGET_BYTES == lead->received / BUDGET_BYTES)
+		return;
+	deadline_ns = clock_now_ns() + own->base.origin->timeout_ms * NS_PER_MS;
+	own->base.deadline_ns = lead->base.deadline_ns = deadline_ns;
+}
+
 /* Returns how many of n bytes the caller took. */
 static size_t give_away(struct get_request *own, const uint8_t *bytes, size_t n)
 {
 	struct get_request *lead = own->lead;
+	uint64_t before = lead->received;
 	size_t took = 0;
 
 	if (n && !lead->base.blocked)
@@ -260,6 +275,7 @@ static size_t give_away(struct get_request *own, const uint8_t *bytes, size_t n)
 	check(took <= n);
 	own->at += took;
 	lead->received += took;
+	renew_budget(own, before);
 	if (took < n)
 		lead->base.blocked = true;
 	return took;

@@ -277,6 +277,20 @@ def test_silent_for_a_while(cache, request, kind):
     assert (first.first, first.sent, second.first) == (0, MIDDLE, MIDDLE)
 
 
+def test_slow_and_steady(cache, faulty):
+    """timeout= is for what does not come, not for what takes its time: each MiB of a range has all of it."""
+    content = data.make("steady", 12 * MIB)
+    faulty.put("a", content)
+    mounted = cache.mount_origin(FaultyOrigin(faulty), "timeout=3s")
+    long = faulty.rule(op="get", where=lambda r: r.last - r.first >= 3 * MIB - 1, times=1, trickle=(1 << 17, 0.15))
+    with open(mounted / "a", "rb", buffering=0) as f:
+        found = b"".join(iter(lambda: f.read(1 << 17), b""))
+    assert data.digest(found) == data.digest(content)
+    assert long.hits == 1
+    assert cache.counters()["retries"] == 0
+    assert data.fetched_once(faulty.requests("get"), len(content))
+
+
 # Faults that come when a part of the object is there already
 
 AFTER = {

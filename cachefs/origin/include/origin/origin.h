@@ -23,7 +23,8 @@
  * Whatever may pass (5xx, 429, time-outs, resets, short bodies) is tried again inside, with full
  * jitter, until timeout_ms of the request have gone by; the caller sees only bytes that are right,
  * in order, each once. The clock runs from start for ORIGIN_DEMAND, stat and list, and from the
- * first try for the others, which may wait in the queue for long; it stands while a GET is paused.
+ * first try for the others, which may wait in the queue for long; it begins anew with each MiB that
+ * a GET gives away, and stands while a GET is paused.
  */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
@@ -80,7 +81,7 @@ struct origin_config {
 				    with the Authorization header; read again when it changes */
 	const char *ca;          /* PEM file */
 	bool anonymous;
-	uint64_t timeout_ms;      /* total budget of one request with all its tries; 0: 5 minutes */
+	uint64_t timeout_ms;      /* of one request, each MiB of a GET, all tries; 0: 5 minutes */
 	unsigned connections;     /* most in parallel; 0: 32 */
 	uint64_t bandwidth_bytes; /* per second; 0: no limit; not for file:// */
 };
