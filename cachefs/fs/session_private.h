@@ -1,5 +1,5 @@
-/* session_private: what the files of a session share: session.c has threads and hooks,
- * session_replay.c a take-over. */
+/* session_private: what the files of a session share: session.c has its life and its threads,
+ * session_io.c the hooks that reads and writes go through, session_replay.c a take-over. */
 #ifndef FS_SESSION_PRIVATE_H
 #define FS_SESSION_PRIVATE_H
 
@@ -36,6 +36,7 @@ struct session {
 	pthread_t threads[SESSION_THREADS_MAX];
 };
 
+extern const struct fuse_custom_io session_io;
 /* One request. 1, 0 when the device has ended, or -errno. */
 int session_serve_one(struct session *session, struct fuse_buf *buffer);
 /* Of INIT's body: flags and flags2. */
