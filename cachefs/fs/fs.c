@@ -61,13 +61,8 @@ static int fill(struct fs *fs, bool adopted, struct why *why)
 static void on_lost(void *owner, uint64_t unique)
 {
 	struct fs *fs = owner;
-	struct handle *handle = handles_take_fh(&fs->handles, unique);
 
-	if (!handle)
-		return;
-	if (handle->mode != TABLE_DIRECTORY)
-		fs_unclaim(fs, handle->node, handle->mode);
-	handle_put(&fs->handles, handle);
+	fs_drop_handle(fs, handles_take_fh(&fs->handles, unique));
 }
 
 static int make_parts(struct fs *fs, int device, bool adopted, struct why *why)

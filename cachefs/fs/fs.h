@@ -89,6 +89,21 @@ void fs_stat_node(const struct fs *fs, const struct node *node, struct stat *ret
 uint64_t fs_fresh_until(uint64_t fresh_ms);
 /* One handle less of the node, and its backing id closed if that was the last one. */
 void fs_unclaim(struct fs *fs, struct node *node, enum table_mode mode);
+/* The same of a handle that was taken out of the handles, with its reference. NULL is allowed. */
+void fs_drop_handle(struct fs *fs, struct handle *handle);
+/* A handle that was made for an OPEN or OPENDIR. */
+struct opened {
+	fuse_ino_t ino;
+	uint64_t fh;
+	enum table_mode mode;
+	int backing_id;
+};
+/* The answer to info's open; the handle goes if nobody takes it. */
+void fs_reply_open(struct fs *fs, fuse_req_t req, const struct fuse_file_info *info,
+	const struct opened *opened);
+/* True if a predecessor made the handle and perhaps answered: the kernel has got the same once more. */
+bool fs_open_again(
+	struct fs *fs, fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *info);
 /* How long the kernel may keep a name; 0 with strict. */
 double fs_entry_seconds(const struct fs *fs, uint64_t fresh_ms);
 

@@ -28,26 +28,6 @@ static void end(struct open_request *request)
 	free(request);
 }
 
-void fs_unclaim(struct fs *fs, struct node *node, enum table_mode mode)
-{
-	int backing_id = node_unclaim(&fs->nodes, node, mode);
-
-	if (!backing_id)
-		return;
-	crash_point("before_backing_close");
-	session_backing_close(fs->session, backing_id);
-}
-
-static void release(struct fs *fs, uint64_t fh, uint64_t ino)
-{
-	struct handle *handle = handles_take(&fs->handles, fh, ino);
-
-	if (!handle)
-		return;
-	fs_unclaim(fs, handle->node, handle->mode);
-	handle_put(&fs->handles, handle);
-}
-
 /* A new backing id, or 0 when the file can't be passed through. */
 static int backing_open(struct fs *fs, struct object *object)
 {
@@ -100,25 +80,6 @@ static void reply_stale(struct open_request *request)
 	fuse_reply_err(request->parked.req, ESTALE);
 }
 
-static void fill_info(
-	struct fuse_file_info *info, uint64_t fh, enum table_mode mode, int backing_id)
-{
-	info->fh = fh;
-	/* Nothing to flush; and a process killed in a flush would wait for it. */
-	info->noflush = 1;
-	if (mode == TABLE_PASSTHROUGH)
-		info->backing_id = backing_id;
-	else
-		info->keep_cache = 1; /* a node's pages are of its one version */
-}
-
-/* Nobody to tell: no RELEASE will come. */
-static void reply(struct fs *fs, fuse_req_t req, const struct fuse_file_info *info, uint64_t ino)
-{
-	if (fuse_reply_open(req, info) < 0)
-		release(fs, info->fh, ino);
-}
-
 /* The mode is claimed: makes the handle and answers. Takes over the reference of object. */
 static void reply_opened(
 	struct open_request *request, enum table_mode mode, int backing_id, struct object *object)
@@ -139,9 +100,12 @@ static void reply_opened(
 		return;
 	}
 	count_open(fs, mode);
-	fill_info(&request->info, request->fh, mode, backing_id);
 	crash_point("after_table");
-	reply(fs, request->parked.req, &request->info, node->id);
+	fs_reply_open(fs, request->parked.req, &request->info,
+		&(struct opened){.ino = node->id,
+			.fh = request->fh,
+			.mode = mode,
+			.backing_id = backing_id});
 }
 
 static void finish(struct open_request *request, struct object *object)
@@ -298,22 +262,6 @@ static int prepare(
 	return 0;
 }
 
-/* A predecessor made the handle and perhaps answered: the kernel gets the same once more. */
-static bool answer_again(
-	struct fs *fs, fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *info)
-{
-	struct handle *handle =
-		session_is_resent() ? handles_get(&fs->handles, session_unique(), ino) : NULL;
-	struct fuse_file_info again = *info;
-
-	if (!handle)
-		return false;
-	fill_info(&again, handle->fh, handle->mode, node_backing_id(handle->node));
-	reply(fs, req, &again, ino);
-	handle_put(&fs->handles, handle);
-	return true;
-}
-
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	struct fs *fs = fs_of(req);
@@ -321,17 +269,11 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 	int r;
 
 	atomic_fetch_add_explicit(&fs->counters.opens, 1, memory_order_relaxed);
-	if (answer_again(fs, req, ino, info))
+	if (fs_open_again(fs, req, ino, info))
 		return;
 	r = prepare(fs, ino, info, &request);
 	if (r)
 		fuse_reply_err(req, -r);
 	else
 		start(request, req);
-}
-
-void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
-{
-	release(fs_of(req), info->fh, ino);
-	fuse_reply_err(req, 0);
 }

@@ -182,13 +182,6 @@ struct list_request {
 	off_t offset;
 };
 
-static void release(struct fs *fs, uint64_t fh, uint64_t ino)
-{
-	struct handle *handle = handles_take(&fs->handles, fh, ino);
-
-	handle_put(&fs->handles, handle);
-}
-
 static void reply_opened(struct list_request *request)
 {
 	struct fs *fs = request->fs;
@@ -202,13 +195,15 @@ static void reply_opened(struct list_request *request)
 		handle->fresh_until_ns = fs_fresh_until(request->list.fresh_ms);
 	r = handle ? handles_add(&fs->handles, handle, request->fh, (uint32_t)request->info.flags)
 		   : -ENOMEM;
-	request->info.fh = request->fh;
 	crash_point("after_table");
 	handle_put(&fs->handles, handle);
 	if (r)
 		fuse_reply_err(request->parked.req, -r);
-	else if (fuse_reply_open(request->parked.req, &request->info) < 0)
-		release(fs, request->info.fh, request->node->id);
+	else
+		fs_reply_open(fs, request->parked.req, &request->info,
+			&(struct opened){.ino = request->node->id,
+				.fh = request->fh,
+				.mode = TABLE_DIRECTORY});
 }
 
 static void done(struct tree_list *list, int error)
@@ -267,30 +262,13 @@ static int start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, struct list_requ
 	return 0;
 }
 
-/* A predecessor made the handle and perhaps answered: the kernel gets the same once more. */
-static bool answer_again(
-	struct fs *fs, fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *info)
-{
-	struct handle *handle =
-		session_is_resent() ? handles_get(&fs->handles, session_unique(), ino) : NULL;
-	struct fuse_file_info again = *info;
-
-	if (!handle)
-		return false;
-	again.fh = handle->fh;
-	if (fuse_reply_open(req, &again) < 0)
-		release(fs, again.fh, ino);
-	handle_put(&fs->handles, handle);
-	return true;
-}
-
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	struct fs *fs = fs_of(req);
 	struct list_request *request;
 	int r;
 
-	if (answer_again(fs, req, ino, info))
+	if (fs_open_again(fs, req, ino, info))
 		return;
 	request = calloc(1, sizeof *request);
 	if (request) {
@@ -348,10 +326,4 @@ void op_readdirplus(
 	fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *info)
 {
 	read_directory(req, ino, size, offset, info->fh, true);
-}
-
-void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
-{
-	release(fs_of(req), info->fh, ino);
-	fuse_reply_err(req, 0);
 }
