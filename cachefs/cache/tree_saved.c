@@ -2,7 +2,6 @@
 #include "tree_private.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,16 +17,18 @@
 #define SAVED_SHARE     16
 #define SAVED_BYTES_MAX (1ull << 30)
 
-/* Two endpoints may have a bucket of the same name: what counts is the root's name in the world. */
+/* Two endpoints may have a bucket of the same name, which only the root's name in the world tells apart;
+ * that doesn't have the revision of a repository, which the source has. */
 static struct id128 listing_id(const struct dir *dir)
 {
 	const struct tree *tree = dir->tree;
 	char root[INDEX_NAME_MAX];
 
 	if (origin_object_name(tree->origin, "", root, sizeof root))
-		snprintf(root, sizeof root, "%s", origin_source(tree->origin));
-	return hash128_strings(
-		(const char *const[]){root, origin_identity(tree->origin), dir->path}, 3);
+		*root = '\0';
+	return hash128_strings((const char *const[]){origin_source(tree->origin), root,
+				       origin_identity(tree->origin), dir->path},
+		4);
 }
 
 struct save {

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #define RETRY_AFTER_MAX_S 3600
+#define LINE_MAX_BYTES    4096 /* a longer one is none of ours */
 
 static bool parse_number(const char **text, uint64_t *ret)
 {
@@ -82,6 +83,39 @@ static void take_etag(struct answer *answer, const char *value)
 		strcpy(answer->etag, value);
 }
 
+/* "api";r=0;t=55 of draft-ietf-httpapi-ratelimit-headers-09: nothing is left for 55 seconds. */
+static void take_rate_limit(struct answer *answer, const char *value)
+{
+	const char *left = strstr(value, ";r="), *reset = strstr(value, ";t=");
+	uint64_t n, seconds;
+
+	if (!left || !reset)
+		return;
+	left += 3;
+	reset += 3;
+	if (!parse_number(&left, &n) || n || !parse_number(&reset, &seconds))
+		return;
+	answer->retry_after_s = seconds < RETRY_AFTER_MAX_S ? seconds + 1 : RETRY_AFTER_MAX_S;
+}
+
+/* RFC 8288: links are separated by commas, which a URL between < and > may have too. */
+static void take_link(struct answer *answer, const char *value)
+{
+	const char *open, *close, *query, *end;
+
+	for (; (open = strchr(value, '<')) && (close = strchr(open, '>')); value = end) {
+		end = close + strcspn(close, "<");
+		if (!memmem(close, (size_t)(end - close), "rel=\"next\"", 10))
+			continue;
+		query = memchr(open, '?', (size_t)(close - open));
+		answer->next_bad = !query || (size_t)(close - query) > sizeof answer->next;
+		if (!answer->next_bad)
+			snprintf(answer->next, sizeof answer->next, "%.*s",
+				(int)(close - query - 1), query + 1);
+		return;
+	}
+}
+
 static void take_field(struct answer *answer, const char *name, const char *value)
 {
 	const char *rest = value;
@@ -102,6 +136,16 @@ static void take_field(struct answer *answer, const char *name, const char *valu
 		snprintf(answer->region, sizeof answer->region, "%s", value);
 	else if (!strcasecmp(name, "content-encoding"))
 		answer->coded = *value && strcasecmp(value, "identity") != 0;
+	else if (!strcasecmp(name, "ratelimit"))
+		take_rate_limit(answer, value);
+	else if (!strcasecmp(name, "link"))
+		take_link(answer, value);
+	else if (!strcasecmp(name, "x-linked-etag"))
+		snprintf(answer->linked_etag, sizeof answer->linked_etag, "%s", value);
+	else if (!strcasecmp(name, "x-error-code"))
+		snprintf(answer->error_code, sizeof answer->error_code, "%s", value);
+	else if (!strcasecmp(name, "x-error-message"))
+		snprintf(answer->error_message, sizeof answer->error_message, "%s", value);
 	else if (!strcasecmp(name, "content-type"))
 		answer->html = !strncasecmp(value, "text/html", 9) ||
 			       !strncasecmp(value, "application/xhtml+xml", 21);
@@ -109,7 +153,7 @@ static void take_field(struct answer *answer, const char *name, const char *valu
 
 void answer_line(struct answer *answer, const char *line, size_t n)
 {
-	char text[1024];
+	char text[LINE_MAX_BYTES];
 	char *colon, *value;
 
 	while (n && (line[n - 1] == '\r' || line[n - 1] == '\n' || line[n - 1] == ' '))

@@ -12,6 +12,8 @@
 
 #include "origin/origin.h"
 
+#define ANSWER_NEXT_MAX 2048
+
 struct answer {
 	long status;
 	char etag[ORIGIN_VERSION_MAX]; /* with quotes, and W/ when weak; "" when there is none */
@@ -28,6 +30,12 @@ struct answer {
 	char region[64];        /* x-amz-bucket-region */
 	bool html;              /* Content-Type: text/html or application/xhtml+xml */
 	bool coded;             /* Content-Encoding: something */
+	/* Of a Hugging Face hub: what a redirect says of the file behind it, and what an error is. */
+	char linked_etag[ORIGIN_VERSION_MAX]; /* X-Linked-Etag, as it came; "" when there is none */
+	char error_code[32];                  /* X-Error-Code */
+	char error_message[128];              /* X-Error-Message, its beginning */
+	char next[ANSWER_NEXT_MAX];           /* the query of Link: <URL?QUERY>; rel="next" */
+	bool next_bad; /* there is such a link, without a query or with one too long */
 };
 
 /* One line as it came. A status line starts a new answer (after a redirect or a 100). */

@@ -140,9 +140,12 @@ static bool same_version(struct get_request *own, uint64_t total)
 	struct request *request = &own->base;
 	struct origin_version version;
 
-	if (answer_version(&request->answer, total, &version))
+	if (request->origin->ops->check_version) {
+		if (!request->origin->ops->check_version(request))
+			return reject(request);
+	} else if (answer_version(&request->answer, total, &version)) {
 		return bad(request, "the answer doesn't say which version it is");
-	if (strcmp(version.text, own->get->version.text) != 0) {
+	} else if (strcmp(version.text, own->get->version.text) != 0) {
 		verdict_fail(&request->verdict, -ESTALE, ORIGIN_CHANGED, "the object has changed");
 		return reject(request);
 	}

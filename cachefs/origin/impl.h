@@ -26,10 +26,15 @@ struct origin_ops {
 	/* HTTP only. The answer is no success: classifies it, looking at request->body, and repairs
 	 * what verdict->fix names or makes the failure final. Loop thread. */
 	void (*judge)(struct request *request, struct verdict *verdict);
+	/* HTTP only, NULL: by the answer's ETag. Is the success that request->answer begins of the
+	 * version that the GET wants? Else sets request->verdict. Loop thread. */
+	bool (*check_version)(struct request *request);
 	/* HTTP only. May a server ignore ranges? */
 	bool ranges_optional;
 	/* May a listing lack names that exist? */
 	bool lists_some;
+	/* A refusal's last_error says what to do about it. */
+	bool says_why;
 };
 
 struct origin {
@@ -56,6 +61,8 @@ void origin_setup(struct origin *origin, const struct origin_ops *ops);
 int s3_open(const struct source *source, const struct origin_config *config, struct origin **ret,
 	struct why *why);
 int http_open(const struct source *source, const struct origin_config *config, struct origin **ret,
+	struct why *why);
+int hf_open(const struct source *source, const struct origin_config *config, struct origin **ret,
 	struct why *why);
 int dir_open(const struct source *source, struct origin **ret, struct why *why);
 

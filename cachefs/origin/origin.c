@@ -26,8 +26,8 @@ static int check_config(const struct origin_config *config, struct why *why)
 {
 	if (!config->source || !*config->source)
 		return why_set(why, -EINVAL,
-			"no source: give s3://bucket[/prefix], http(s)://host/path/ or "
-			"file:///dir");
+			"no source: give s3://bucket[/prefix], hf://org/repo[@revision], "
+			"http(s)://host/path/ or file:///dir");
 	if (config->connections > CONNECTIONS_MAX)
 		return why_set(why, -EINVAL, "connections=%u is too many: give 1 to %u",
 			config->connections, CONNECTIONS_MAX);
@@ -48,6 +48,8 @@ static int open_kind(const struct source *source, const struct origin_config *co
 		return s3_open(source, config, ret, why);
 	case SOURCE_HTTP:
 		return http_open(source, config, ret, why);
+	case SOURCE_HF:
+		return hf_open(source, config, ret, why);
 	case SOURCE_DIR:
 		return dir_open(source, ret, why);
 	}

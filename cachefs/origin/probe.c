@@ -7,6 +7,8 @@
 #include "base/list.h"
 #include "base/waiting.h"
 
+#include "impl.h"
+
 struct probe {
 	struct origin_list list;
 	struct waiting waiting;
@@ -31,6 +33,8 @@ static int explain(struct origin *origin, int error, struct why *why)
 
 	origin_stats(origin, &stats);
 	said = *stats.last_error ? stats.last_error : strerror(-error);
+	if (origin->ops->says_why && (error == -EACCES || error == -ENXIO))
+		return why_set(why, error, "refuses: %s", said);
 	switch (error) {
 	case -EACCES:
 		return why_set(why, error,

@@ -109,6 +109,11 @@ static void set_options(struct request *request, const struct call *call)
 		strncmp(buf_string(&call->url), "https:", 6) ? "http,https" : "https");
 	curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, (long)call->redirects);
 	curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
+	if (call->form.size) {
+		curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, (long)call->form.size);
+		curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, buf_string(&call->form));
+		curl_easy_setopt(easy, CURLOPT_POSTREDIR, (long)CURL_REDIR_POST_ALL);
+	}
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, request->headers);
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, "cachefs/" CACHEFS_VERSION);
 	curl_easy_setopt(easy, CURLOPT_NOBODY, (long)(request->kind == REQUEST_HEAD));
@@ -146,12 +151,13 @@ int request_prepare(struct request *request, struct verdict *verdict)
 	int r;
 
 	buf_init(&call.url, 65536);
+	buf_init(&call.form, 65536);
 	r = request->origin->ops->prepare(request, &call);
 	/* Without it a server may pack what it sends (RFC 9110, 12.5.3). */
 	if (!r)
 		call_header(&call, "Accept-Encoding", "identity");
 	if (!r)
-		r = call.error ? call.error : call.url.error;
+		r = call.error ? call.error : call.url.error ? call.url.error : call.form.error;
 	curl_slist_free_all(request->headers);
 	request->headers = call.headers;
 	if (!r) {
@@ -167,6 +173,7 @@ int request_prepare(struct request *request, struct verdict *verdict)
 			*call.why.text ? call.why.text : strerror(-r));
 	}
 	buf_free(&call.url);
+	buf_free(&call.form);
 	return r;
 }
 

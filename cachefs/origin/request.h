@@ -37,6 +37,8 @@ enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_WAITING };
 struct call {
 	struct buf url;
 	struct curl_slist *headers;
+	struct buf
+		form; /* application/x-www-form-urlencoded: makes it a POST, which may be repeated */
 	bool redirects; /* follow them */
 	struct why why; /* of an error of prepare; "": the errno says it all */
 	int error;      /* of a header that found no memory */
@@ -75,6 +77,10 @@ struct request {
 	bool without_credentials; /* waits for them */
 	bool counted_begun;       /* in the lane's n_begun */
 	uint64_t credentials;     /* the number of those that the try was made with */
+	/* An origin that sends GETs elsewhere: how often it did, the number of the place that the try
+	 * goes to (0: the origin itself), and how many of its states before the newest are meant. */
+	unsigned hops, back;
+	uint64_t place;
 	CURL *easy;
 	struct curl_slist *headers;
 	struct answer answer;

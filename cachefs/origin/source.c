@@ -7,7 +7,11 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/percent.h"
+
+#include "name.h"
 
 static bool starts_with(const char *text, const char *start)
 {
@@ -183,6 +187,124 @@ static int parse_http(const char *text, struct source *ret, struct why *why)
 		       : 0;
 }
 
+/* A name of an organisation or a repository. */
+static bool valid_repo_part(const char *name, size_t n)
+{
+	if (n < 1 || n > 96 ||
+		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+			     "0123456789._-") < n)
+		return false;
+	return name[0] != '.' && name[0] != '-' && !memmem(name, n, "..", 2);
+}
+
+/* A revision with slashes that needs no encoding: refs/pr/N, refs/convert/NAME. */
+static size_t special_revision(const char *text)
+{
+	static const char *const starts[] = {"refs/pr/", "refs/convert/"};
+
+	for (size_t i = 0; i < 2; i++) {
+		size_t n = strlen(starts[i]);
+
+		if (starts_with(text, starts[i]) && text[n] && text[n] != '/')
+			return n + strcspn(text + n, "/");
+	}
+	return 0;
+}
+
+static int take_revision(const char *text, size_t n, struct source *ret)
+{
+	struct buf revision;
+	int r;
+
+	buf_init(&revision, 1024);
+	r = percent_decode(&revision, text, n, false);
+	if (!r && (!revision.size || strlen(buf_string(&revision)) != revision.size ||
+			  has_control_bytes(buf_string(&revision))))
+		r = -EINVAL;
+	if (!r && !(ret->revision = buf_steal(&revision)))
+		r = -ENOMEM;
+	buf_free(&revision);
+	return r;
+}
+
+/* "" or "a/b/"; -EINVAL for what can't be a path in a repository. */
+static int take_repo_path(const char *text, struct source *ret)
+{
+	size_t n = without_slashes(text, strlen(text));
+
+	for (const char *name = text; name < text + n; name += strcspn(name, "/") + 1) {
+		if (!name_valid(name, strcspn(name, "/")))
+			return -EINVAL;
+	}
+	return asprintf(&ret->path, "%.*s%s", (int)n, text, n ? "/" : "") < 0 ? -ENOMEM : 0;
+}
+
+/* The normal form says no "models" and no "main". */
+static int set_hf_text(struct source *ret, const char *revision, size_t n)
+{
+	const char *name = starts_with(ret->repo, "models/") ? ret->repo + 7 : ret->repo;
+	bool is_main = !strcmp(ret->revision, "main");
+	size_t path = strlen(ret->path);
+
+	return asprintf(&ret->text, "hf://%s%s%.*s%s%.*s", name, is_main ? "" : "@",
+		       is_main ? 0 : (int)n, revision, path ? "/" : "", path ? (int)path - 1 : 0,
+		       ret->path) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+/* Steps over "datasets/". */
+static const char *take_repo_type(const char **text)
+{
+	static const char *const types[] = {"models", "datasets", "spaces"};
+
+	for (size_t i = 0; i < 3; i++) {
+		size_t n = strlen(types[i]);
+
+		if (starts_with(*text, types[i]) && (*text)[n] == '/') {
+			*text += n + 1;
+			return types[i];
+		}
+	}
+	return types[0];
+}
+
+/* hf://[TYPE/]ORG/NAME[@REVISION][/PATH], as huggingface_hub's parse_hf_uri has it. */
+static int parse_hf(const char *text, struct source *ret, struct why *why)
+{
+	const char *org = text + strlen("hf://"), *type = take_repo_type(&org);
+	size_t org_size = strcspn(org, "/@"), n = 4;
+	const char *name = org + org_size + (org[org_size] == '/'), *revision = "main";
+	const char *rest = name + strcspn(name, "/@");
+	int r;
+
+	ret->kind = SOURCE_HF;
+	if (!valid_repo_part(org, org_size) || !valid_repo_part(name, (size_t)(rest - name)))
+		return why_set(why, -EINVAL,
+			"\"%s\" names no repository: give hf://org/name[@revision][/path], or "
+			"hf://datasets/org/name for a dataset",
+			text);
+	if (asprintf(&ret->repo, "%s/%.*s", type, (int)(rest - org), org) < 0)
+		return -ENOMEM;
+	if (*rest == '@') {
+		revision = rest + 1;
+		n = special_revision(revision);
+		n = n ? n : strcspn(revision, "/");
+		rest = revision + n;
+	}
+	r = take_revision(revision, n, ret);
+	if (r == -EINVAL)
+		return why_set(why, r,
+			"\"%s\": \"%.*s\" is no revision: give a branch, a tag or a commit, with "
+			"a slash in it written as %%2F",
+			text, (int)n, revision);
+	if (!r)
+		r = take_repo_path(rest + strspn(rest, "/"), ret);
+	if (r == -EINVAL)
+		return why_set(why, r, "\"%s\": \"%s\" is no path in a repository", text, rest);
+	return r ? r : set_hf_text(ret, revision, n);
+}
+
 static int parse_dir(const char *text, struct source *ret, struct why *why)
 {
 	const char *path = text + strlen("file://");
@@ -213,14 +335,16 @@ int source_parse(const char *text, struct source *ret, struct why *why)
 
 	if (starts_with(text, "s3://"))
 		r = parse_s3(text, &source, why);
+	else if (starts_with(text, "hf://"))
+		r = parse_hf(text, &source, why);
 	else if (after_scheme(text, &tls))
 		r = parse_http(text, &source, why);
 	else if (starts_with(text, "file://"))
 		r = parse_dir(text, &source, why);
 	else
 		r = why_set(why, -EINVAL,
-			"\"%s\" is no source: give s3://bucket[/prefix], http(s)://host/path/ or "
-			"file:///dir",
+			"\"%s\" is no source: give s3://bucket[/prefix], "
+			"hf://org/repo[@revision], http(s)://host/path/ or file:///dir",
 			text);
 	if (r) {
 		source_free(&source);
@@ -235,6 +359,8 @@ void source_free(struct source *source)
 	free(source->text);
 	free(source->host);
 	free(source->bucket);
+	free(source->repo);
+	free(source->revision);
 	free(source->path);
 	*source = (struct source){0};
 }

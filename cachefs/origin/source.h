@@ -6,7 +6,7 @@
 
 #include "base/why.h"
 
-enum source_kind { SOURCE_S3, SOURCE_HTTP, SOURCE_DIR };
+enum source_kind { SOURCE_S3, SOURCE_HTTP, SOURCE_HF, SOURCE_DIR };
 
 struct source {
 	enum source_kind kind;
@@ -14,7 +14,10 @@ struct source {
 	bool tls;
 	char *host;   /* http: lower case, with the port unless it is the scheme's own */
 	char *bucket; /* s3 */
-	/* s3: "" or "prefix/"; http: "/" or "/path/", encoded as the user gave it; file: the
+	/* hf: "models/org/name", "datasets/org/name" or "spaces/org/name"; a branch, tag or commit,
+	 * decoded. */
+	char *repo, *revision;
+	/* s3, hf: "" or "prefix/"; http: "/" or "/path/", encoded as the user gave it; file: the
 	 * directory, absolute, without a slash at its end. */
 	char *path;
 };

@@ -166,7 +166,7 @@ static void try_later(struct loop *loop, struct request *request, const struct v
 {
 	uint64_t now = clock_now_ns(), pause_ms;
 
-	if (verdict->step == STEP_AGAIN) {
+	if (verdict->step == STEP_AGAIN || verdict->step == STEP_ON) {
 		try_queue(request, true);
 		return;
 	}

@@ -145,3 +145,8 @@ void verdict_done(struct verdict *ret)
 {
 	*ret = (struct verdict){STEP_DONE, FIX_NONE, 0, ORIGIN_OK, ""};
 }
+
+void verdict_on(struct verdict *ret)
+{
+	*ret = (struct verdict){STEP_ON, FIX_NONE, -EIO, ORIGIN_OK, ""};
+}

@@ -17,9 +17,10 @@ enum step {
 	STEP_FAIL,
 	STEP_RETRY, /* after a pause, within the request's budget */
 	STEP_AGAIN, /* at once, after `fix` was done; at most once for each fix */
+	STEP_ON,    /* at once: the answer leads on, and the next try is no retry. error is not 0 */
 };
 
-enum fix { FIX_NONE, FIX_REGION, FIX_CLOCK, FIX_CREDENTIALS, FIX_LIST_V1 };
+enum fix { FIX_NONE, FIX_REGION, FIX_CLOCK, FIX_CREDENTIALS, FIX_LIST_V1, FIX_PLACE };
 
 struct verdict {
 	enum step step;
@@ -40,5 +41,6 @@ void verdict_bad_answer(struct verdict *ret, const char *format, ...)
 void verdict_fail(struct verdict *ret, int error, enum origin_outcome outcome, const char *format,
 	...) __attribute__((format(printf, 4, 5)));
 void verdict_done(struct verdict *ret);
+void verdict_on(struct verdict *ret);
 
 #endif

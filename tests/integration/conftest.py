@@ -12,6 +12,7 @@ import pytest
 from lib import mounts, process
 from lib.certificates import make as make_certificates
 from lib.faulty import Faulty
+from lib.hub import Hub
 from lib.mount import PROGRAM, Cache
 from lib.origins import DirectoryOrigin, FaultyOrigin, S3Origin
 from lib.servers import Minio, Versitygw
@@ -97,6 +98,13 @@ def web(workdir):
     """A plain web server, scripted."""
     with Faulty(bucket=None) as origin:
         yield origin
+
+
+@pytest.fixture
+def hub(workdir):
+    """A Hugging Face hub, scripted."""
+    with Hub() as hub:
+        yield hub
 
 
 @pytest.fixture(params=["file", "faulty", "versitygw", "minio"])

@@ -13,8 +13,9 @@ RUN = uuid.uuid4().hex
 
 
 def environment(**more):
-    """The environment for a process of ours: without the user's AWS settings, with the mark."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "CACHEFS_"))}
+    """The environment for a process of ours: without the user's settings of AWS and Hugging Face, with the mark."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "CACHEFS_", "HF_", "HUGGING"))}
+    env.pop("XDG_CACHE_HOME", None)
     env[MARK] = RUN
     env["AWS_EC2_METADATA_DISABLED"] = "true"
     env.update({k: str(v) for k, v in more.items()})

@@ -332,8 +332,8 @@ static char *make_identity(const struct setup *setup, const struct provider *pro
 {
 	char *identity;
 
-	if (setup->header)
-		return strdup(setup->files[0]);
+	if (setup->header || setup->hub)
+		return strdup(setup->files[0] ? setup->files[0] : "HF_TOKEN");
 	if (setup->explicit_file)
 		return asprintf(&identity, "%s:%s", setup->files[0], setup->profile) < 0 ? NULL
 											 : identity;
@@ -402,6 +402,37 @@ int chain_new_header(const char *path, struct chain **ret, struct why *why)
 	}
 	*ret = chain;
 	return 0;
+}
+
+int chain_new_token(const struct origin_config *config, struct chain **ret, struct why *why)
+{
+	bool in_environment = !config->credentials && token_of_environment();
+	char *file = NULL;
+	struct chain *chain;
+	int r = 0;
+
+	*ret = NULL;
+	if (config->anonymous)
+		return 0;
+	if (config->credentials)
+		r = (file = strdup(config->credentials)) ? 0 : -ENOMEM;
+	else if (!in_environment)
+		r = token_file(&file);
+	if (r || (!file && !in_environment))
+		return r;
+	chain = make();
+	if (!chain) {
+		free(file);
+		return -ENOMEM;
+	}
+	chain->setup.hub = true;
+	chain->setup.files[0] = file;
+	r = begin(chain, why);
+	if (r)
+		destroy(chain);
+	else
+		*ret = chain;
+	return r;
 }
 
 void chain_free(struct chain *chain)

@@ -337,6 +337,8 @@ int provider_choose(const struct setup *setup, struct provider **ret, struct why
 	struct files files;
 	int r = -ENOENT;
 
+	if (setup->hub)
+		return provider_token(setup->files[0], ret, why);
 	if (setup->header)
 		return provider_header(setup->files[0], ret, why);
 	if (!only_profile)

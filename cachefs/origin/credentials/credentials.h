@@ -29,8 +29,9 @@
 
 struct credentials {
 	char key_id[CREDENTIAL_MAX], secret[CREDENTIAL_MAX];
-	char token[TOKEN_MAX]; /* "" when there is none; for http(s):// the Authorization header */
-	int64_t expires_s;     /* wall clock; 0: never, or not known */
+	char token
+		[TOKEN_MAX]; /* "" when there is none; for http(s):// and hf:// the Authorization header */
+	int64_t expires_s; /* wall clock; 0: never, or not known */
 };
 void credentials_wipe(struct credentials *credentials);
 
@@ -43,6 +44,9 @@ int chain_new(const struct origin_config *config, const char *region, struct cha
 	struct why *why);
 /* For http(s)://: one file with the value of the Authorization header. */
 int chain_new_header(const char *path, struct chain **ret, struct why *why);
+/* For hf://: a token of credentials=, HF_TOKEN or the file that `hf auth login` leaves. *ret is NULL
+ * when there is none, or config says anonymous. */
+int chain_new_token(const struct origin_config *config, struct chain **ret, struct why *why);
 /* Fetches that are under way end soon, and nothing more is fetched. NULL is allowed. */
 void chain_free(struct chain *chain);
 /* Access key id, profile, role or file: who asks. Malloc'ed; NULL when memory is short. */

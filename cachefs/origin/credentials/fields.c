@@ -81,10 +81,16 @@ static char *home_of_user(void)
 	return strdup(entry.pw_dir);
 }
 
+char *home_directory(void)
+{
+	const char *home = environment("HOME");
+
+	return home ? strdup(home) : home_of_user();
+}
+
 char *home_aws_file(const char *name)
 {
-	const char *set_home = environment("HOME");
-	_cleanup_(freep) char *home = set_home ? strdup(set_home) : home_of_user();
+	_cleanup_(freep) char *home = home_directory();
 	char *file;
 
 	if (!home || asprintf(&file, "%s/.aws/%s", home, name) < 0)

@@ -1,10 +1,11 @@
 /*
- * keys: what is at hand and only copied: an access key of the environment or a file, and the value of
- * a web server's Authorization header in a file.
+ * keys: what is at hand and only copied: an access key or a hub's token of the environment or a file,
+ * and the value of a web server's Authorization header in a file.
  */
 #include "credentials/provider.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -98,6 +99,61 @@ int provider_header(const char *path, struct provider **ret, struct why *why)
 			"one line \"Bearer TOKEN\" or \"Basic BASE64\"",
 			path);
 	free_secret(text);
+	if (r)
+		provider_free(&keys->base);
+	else
+		*ret = &keys->base;
+	return r;
+}
+
+/* "TOKEN", or "Bearer TOKEN" as for a web server. */
+static int take_token(const char *text, struct credentials *ret)
+{
+	char header[TOKEN_MAX];
+	size_t n;
+	int r;
+
+	if (!strncasecmp(text, "Bearer ", 7))
+		text += 7;
+	text += strspn(text, " \t\r\n");
+	n = strcspn(text, " \t\r\n");
+	if (!n || text[n + strspn(text + n, " \t\r\n")] ||
+		(size_t)snprintf(header, sizeof header, "Bearer %.*s", (int)n, text) >=
+			sizeof header)
+		return -EINVAL;
+	r = credentials_set(ret, "token", "token", header, NULL);
+	explicit_bzero(header, sizeof header);
+	return r ? -EINVAL : 0;
+}
+
+static int token_in_file(const char *path, struct credentials *ret, struct why *why)
+{
+	char *text = NULL;
+	int r = read_secret_file(path, &text);
+
+	if (r)
+		why_set(why, r, "the token's file %s can't be read: %s", path, strerror(-r));
+	else if (take_token(text, ret))
+		r = why_set(why, -EINVAL,
+			"%s has no token: give a file with the one line that `hf auth login` "
+			"would write",
+			path);
+	free_secret(text);
+	return r;
+}
+
+int provider_token(const char *path, struct provider **ret, struct why *why)
+{
+	struct keys *keys = make(path ? &header_ops : &environment_ops);
+	const char *given = token_of_environment();
+	int r = 0;
+
+	if (!keys)
+		return -ENOMEM;
+	if (path)
+		r = token_in_file(path, &keys->credentials, why);
+	else if (!given || take_token(given, &keys->credentials))
+		r = why_set(why, -EINVAL, "HF_TOKEN is no token: it has a blank, or is too long");
 	if (r)
 		provider_free(&keys->base);
 	else

@@ -42,14 +42,22 @@ struct setup {
 	char *region;
 	char *ca;    /* trusted by a token service that was named; may be NULL */
 	bool header; /* files[0] holds an Authorization header, and nothing else counts */
+	bool hub;    /* files[0], or HF_TOKEN when it is NULL, holds a token; nothing else counts */
 };
 
 /* choose.c: the order. Reads files. 0, or -ENOENT and -EINVAL with why. */
 int provider_choose(const struct setup *setup, struct provider **ret, struct why *why);
-/* keys.c. What is at hand: keys of a file or of the environment, a header's value in a file. */
+/* keys.c. What is at hand: keys or a hub's token of a file or of the environment, a
+ * header's value in a file. */
 int provider_keys(const char *file, const char *key_id, const char *secret, const char *token,
 	struct provider **ret, struct why *why);
 int provider_header(const char *path, struct provider **ret, struct why *why);
+/* path NULL: of the environment. */
+int provider_token(const char *path, struct provider **ret, struct why *why);
+/* token.c. NULL when there is none. */
+const char *token_of_environment(void);
+/* *ret is malloc'ed, or NULL when there is no such file. 0 or -ENOMEM. */
+int token_file(char **ret);
 /* process.c. Runs a command that prints JSON. */
 int provider_process(const char *command, struct provider **ret, struct why *why);
 
@@ -77,6 +85,8 @@ int credentials_set(struct credentials *ret, const char *key_id, const char *sec
 	const char *token, struct why *why);
 /* The value of an environment variable, NULL when unset or empty. */
 const char *environment(const char *name);
+/* Of the user, malloc'ed, NULL when memory is short. */
+char *home_directory(void);
 /* NAME in ~/.aws, malloc'ed, NULL when memory is short. */
 char *home_aws_file(const char *name);
 /* A small text file without the white space at its end, malloc'ed: -errno, -EFBIG. */

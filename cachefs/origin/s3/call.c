@@ -274,6 +274,7 @@ static bool apply_fix(struct request *request, enum fix fix, const char *region)
 		return s3->chain && chain_reject(s3->chain, request->credentials);
 	case FIX_LIST_V1:
 		return fix_list_v1(request);
+	case FIX_PLACE:
 	case FIX_NONE:
 		break;
 	}

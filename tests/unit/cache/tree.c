@@ -557,8 +557,9 @@ static void a_damaged_listing_is_none(void **state)
 	world_put_many(rig->world, "d", 300);
 	assert_int_equal(list_now(tree, "d"), 300);
 	tree_end(rig);
-	id = hash128_strings(
-		(const char *const[]){"fake://world/", origin_identity(rig->origin), "d"}, 3);
+	id = hash128_strings((const char *const[]){origin_source(rig->origin), "fake://world/",
+				     origin_identity(rig->origin), "d"},
+		4);
 	assert_int_equal(index_get_listing(rig->cache->index, id, &bytes, &size), 0);
 	((uint8_t *)bytes)[size / 2] ^= 1;
 	assert_int_equal(index_begin(rig->cache->index, &txn), 0);

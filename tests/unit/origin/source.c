@@ -20,6 +20,12 @@ static void good_sources(void **state)
 		{"s3://bucket/a/b/", "s3://bucket/a/b", "a/b/"},
 		{"s3://bucket/a//b", "s3://bucket/a//b", "a//b/"},
 		{"s3://bucket/a b?c#d%", "s3://bucket/a b?c#d%", "a b?c#d%/"},
+		{"hf://org/model", "hf://org/model", ""},
+		{"hf://org/model@main/", "hf://org/model", ""},
+		{"hf://models/org/model@v1.0/a/b/", "hf://org/model@v1.0/a/b", "a/b/"},
+		{"hf://datasets/org/data/a@b.txt", "hf://datasets/org/data/a@b.txt", "a@b.txt/"},
+		{"hf://org/m@feature%2Fx/a", "hf://org/m@feature%2Fx/a", "a/"},
+		{"hf://spaces/org/m@refs/pr/7/a", "hf://spaces/org/m@refs/pr/7/a", "a/"},
 		{"http://Host.Example:80/x", "http://host.example/x/", "/x/"},
 		{"https://host:443", "https://host/", "/"},
 		{"https://host:8443/a%20b/", "https://host:8443/a%20b/", "/a%20b/"},
@@ -40,6 +46,31 @@ static void good_sources(void **state)
 	}
 }
 
+static void what_a_hub_source_names(void **state)
+{
+	static const struct {
+		const char *text, *repo, *revision;
+	} cases[] = {
+		{"hf://org/model/a", "models/org/model", "main"},
+		{"hf://datasets/org/data@feature%2Fx", "datasets/org/data", "feature/x"},
+		{"hf://org/model@refs/convert/parquet/a", "models/org/model",
+			"refs/convert/parquet"},
+		{"hf://org/model@refs/heads", "models/org/model", "refs"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct source source;
+		struct why why = {""};
+
+		assert_int_equal(source_parse(cases[i].text, &source, &why), 0);
+		assert_int_equal(source.kind, SOURCE_HF);
+		assert_string_equal(source.repo, cases[i].repo);
+		assert_string_equal(source.revision, cases[i].revision);
+		source_free(&source);
+	}
+}
+
 static void bad_sources_name_value_and_remedy(void **state)
 {
 	static const struct {
@@ -52,6 +83,14 @@ static void bad_sources_name_value_and_remedy(void **state)
 		{"s3://ab/x", "\"ab\"", "3 or more", -EINVAL},
 		{"s3://a..b/x", "a..b", "3 or more", -EINVAL},
 		{"s3://user@bucket/x", "credentials", "in the environment", -EINVAL},
+		{"hf://model", "hf://model", "give hf://org/name", -EINVAL},
+		{"hf://datasets/data", "hf://datasets/data", "hf://datasets/org/name", -EINVAL},
+		{"hf://or g/model", "hf://or g/model", "give hf://org/name", -EINVAL},
+		{"hf://org/model@", "\"\"", "is no revision", -EINVAL},
+		{"hf://org/model@a%zz", "\"a%zz\"", "is no revision", -EINVAL},
+		{"hf://org/model@a%00b", "\"a%00b\"", "is no revision", -EINVAL},
+		{"hf://org/model/a//b", "/a//b", "is no path", -EINVAL},
+		{"hf://org/model/a/../b", "/a/../b", "is no path", -EINVAL},
 		{"http:///x", "http:///x", "give http[s]://", -EINVAL},
 		{"http://h:0/", "http://h:0/", "give http[s]://", -EINVAL},
 		{"http://h:99999/", "http://h:99999/", "give http[s]://", -EINVAL},
@@ -132,6 +171,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_sources),
+		cmocka_unit_test(what_a_hub_source_names),
 		cmocka_unit_test(bad_sources_name_value_and_remedy),
 		cmocka_unit_test(endpoints),
 		cmocka_unit_test(encoding),

@@ -1,6 +1,6 @@
 /*
- * origin: the object store that holds the truth, behind one interface for s3://, http(s):// and
- * file://.
+ * origin: the object store that holds the truth, behind one interface for s3://, hf://, http(s)://
+ * and file://.
  *
  * A path is relative to the volume's root: "" is the root itself, "a/b" a file or directory below
  * it, any bytes but NUL, never with a leading or trailing slash. Every operation is asynchronous:
@@ -17,7 +17,8 @@
  *  -EIO           the origin gave up or made no sense, after all tries within timeout_ms (5xx,
  *                 resets, stalls, bad bodies, TLS)
  *  -ENAMETOOLONG  the origin can't have a name that long
- *  -ENXIO         only from a listing of the root "": the bucket does not exist
+ *  -ENXIO         only from a listing of the root "": the bucket, repository or revision does not
+ *                 exist
  *  -ECANCELED     the caller asked for it
  *
  * Whatever may pass (5xx, 429, time-outs, resets, short bodies) is tried again inside, with full
@@ -70,15 +71,17 @@ void origin_engine_free(struct origin_engine *engine);
 
 /* As given by the user; strings may be NULL and are copied by origin_open. */
 struct origin_config {
-	const char *source;     /* s3://bucket[/prefix], http(s)://host/path/, file:///dir */
+	const char *source;     /* s3://bucket[/prefix], hf://org/repo[@revision][/path],
+				   http(s)://host/path/, file:///dir */
 	const char *endpoint;   /* URL; default: the environment's AWS_ENDPOINT_URL_S3 or
-				   AWS_ENDPOINT_URL, the profile's, else AWS */
+				   AWS_ENDPOINT_URL, the profile's, else AWS; for hf:// HF_ENDPOINT, else
+				   https://huggingface.co */
 	const char *region;     /* default: AWS_REGION, AWS_DEFAULT_REGION, the profile's, else
 				   discovered */
 	const char *addressing; /* "auto", "path", "virtual" */
 	const char *aws_profile;
 	const char *credentials; /* file in the format of ~/.aws/credentials, for http(s):// one
-				    with the Authorization header; read again when it changes */
+				    with the Authorization header, for hf:// with the token; read again when it changes */
 	const char *ca;          /* PEM file */
 	bool anonymous;
 	uint64_t timeout_ms;      /* of one request, each MiB of a GET, all tries; 0: 5 minutes */
