@@ -63,6 +63,8 @@ static const struct rule rules[] = {
 	{FROM_S3, 0, "TokenRefreshRequired", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CREDENTIALS},
 	{FROM_S3, 0, "SignatureDoesNotMatch", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CREDENTIALS},
 	{FROM_S3, 0, "InvalidAccessKeyId", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CREDENTIALS},
+	/* MinIO's */
+	{FROM_S3, 0, "InvalidTokenId", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CREDENTIALS},
 	/* versitygw's, with status 404 */
 	{FROM_S3, 0, "XAdminUserNotFound", -EACCES, STEP_AGAIN, ORIGIN_DENIED, FIX_CREDENTIALS},
 	{FROM_S3, 0, "AuthorizationHeaderMalformed", -EIO, STEP_AGAIN, ORIGIN_SERVER_ERROR,

@@ -5,6 +5,8 @@ import errno
 import hashlib
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -209,6 +211,38 @@ def test_revoked_before_their_time(cache, faulty, kind):
         assert issuer.issued() == before + 1
         assert guarded.expired.hits <= MOST_AT_ONCE
     no_secrets(cache)
+
+
+def test_a_login_shared_with_the_aws_tools(cache, guarded, issuer):
+    """What botocore renewed is taken, and what was renewed here botocore takes; each by its own reading of the file."""
+    program = "import botocore.session as b; print(b.Session(profile='s').get_credentials().access_key)"
+
+    def by_botocore():
+        env = {**cache.env, "AWS_ENDPOINT_URL_SSO": service.url, "AWS_ENDPOINT_URL_SSO_OIDC": service.url}
+        return subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True,
+                              timeout=60).stdout.strip()
+
+    issuer.life_s = 3600
+    for name in ("a", "b"):
+        guarded.faulty.put(name, data.make(name, SIZE))
+    cache_file = cache.directory / ".aws" / "sso" / "cache" / (hashlib.sha1(b"corp").hexdigest() + ".json")
+    sso = fakes.Sso(issuer, cache_file, 1000)  # either side renews when less than 900 s are left
+    Sources(cache, issuer).config("[profile s]\nsso_session = corp\nsso_account_id = 1\nsso_role_name = reader\n"
+                                  "[sso-session corp]\nsso_region = eu-west-1\n"
+                                  "sso_start_url = https://start.example\n")
+    with fakes.Service(sso.answer) as service:
+        cache.env.update(AWS_ENDPOINT_URL_SSO=service.url, AWS_ENDPOINT_URL_SSO_OIDC=service.url)
+        sso.login(left_s=100)
+        assert by_botocore() == "KEY0" and sso.renewals == 2
+        mounted = cache.mount(guarded.source, *guarded.options, "aws_profile=s", "timeout=20s")
+        assert reads.sha256(mounted / "a") == data.digest(data.make("a", SIZE))
+        assert sso.renewals == 2
+        sso.login(left_s=100)
+        issuer.revoke()
+        assert reads.sha256(mounted / "b") == data.digest(data.make("b", SIZE))
+        assert sso.renewals == 4
+        before = issuer.issued()
+        assert by_botocore() == f"KEY{before}" and sso.renewals == 4
 
 
 def test_many_readers_fetch_once(cache, faulty):

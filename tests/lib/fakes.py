@@ -60,12 +60,12 @@ class Sso:
         self._lock = threading.Lock()
         self._access = self._refresh = self._ends = None
 
-    def login(self):
+    def login(self, left_s=None):
         self.cache.parent.mkdir(parents=True, exist_ok=True)
         token = self._next()
         self.cache.write_text(json.dumps({
             "startUrl": "https://start.example", "region": "eu-west-1", "accessToken": token["accessToken"],
-            "expiresAt": expiry(self.life_s), "refreshToken": token["refreshToken"], "clientId": "client",
+            "expiresAt": expiry(self.life_s if left_s is None else left_s), "refreshToken": token["refreshToken"], "clientId": "client",
             "clientSecret": "client-secret", "registrationExpiresAt": expiry(3600)}))
 
     def _next(self):
@@ -83,7 +83,9 @@ class Sso:
             right = (asked["clientId"], asked["clientSecret"], asked["grantType"], asked["refreshToken"]) == (
                 "client", "client-secret", "refresh_token", self._refresh)
             return (200, json.dumps(self._next())) if right else (400, '{"error": "invalid_grant"}')
-        if method != "GET" or path != "/federation/credentials?account_id=1&role_name=reader":
+        place, _, query = path.partition("?")
+        if (method, place, parse_qs(query)) != ("GET", "/federation/credentials",
+                                                {"account_id": ["1"], "role_name": ["reader"]}):
             return 404, "{}"
         if headers.get("x-amz-sso_bearer_token") != self._access or time.monotonic() > self._ends:
             return 401, '{"message": "Session token not found or invalid"}'
