@@ -13,12 +13,15 @@
 
 #define DEMAND_WORKERS 4
 #define OTHER_WORKERS  2
-#define FETCH_WORKERS  2
+/* Each may wait a minute for a process that hangs, and no volume's keys are to wait for another's. */
+#define FETCH_WORKERS 8
+/* For what never blocks. */
+#define LATER_WORKERS 1
 
 struct origin_engine {
 	struct loop loops[ENGINE_LOOPS];
 	unsigned n_loops;
-	struct work *demand, *other, *fetch;
+	struct work *demand, *other, *fetch, *later;
 };
 
 void lane_init(struct lane *lane, unsigned limit)
@@ -51,6 +54,8 @@ int origin_engine_new(struct origin_engine **ret)
 		r = work_new("origin-dir-bg", OTHER_WORKERS, &engine->other);
 	if (!r)
 		r = work_new("origin-keys", FETCH_WORKERS, &engine->fetch);
+	if (!r)
+		r = work_new("origin-later", LATER_WORKERS, &engine->later);
 	while (!r && engine->n_loops < ENGINE_LOOPS) {
 		r = loop_start(&engine->loops[engine->n_loops], engine->n_loops);
 		if (!r)
@@ -74,6 +79,8 @@ void origin_engine_free(struct origin_engine *engine)
 	work_free(engine->fetch);
 	for (unsigned i = 0; i < engine->n_loops; i++)
 		loop_stop(&engine->loops[i]);
+	/* After them, which use it. */
+	work_free(engine->later);
 	free(engine);
 	curl_global_cleanup();
 }
@@ -163,5 +170,5 @@ void engine_later(struct origin_engine *engine, struct origin_private *private,
 {
 	private->error = error;
 	private->job.run = run;
-	work_post(engine->demand, &private->job);
+	work_post(engine->later, &private->job);
 }

@@ -217,6 +217,31 @@ static void the_end_of_a_chain_ends_its_process(void **state)
 	assert_true(time(NULL) - begun < 20);
 }
 
+/* Several volumes whose helpers hang: another's is run all the same. */
+static void those_that_hang_hold_up_nobody(void **state)
+{
+	enum { HANGING = 5 };
+	struct fixture *fixture = *state;
+	struct origin_config config = {.aws_profile = "hangs"}, good = {.aws_profile = "good"};
+	struct chain *hanging[HANGING];
+
+	write_counter(fixture, 3600);
+	surroundings_write(&fixture->surroundings, ".aws/config",
+		"[profile hangs]\ncredential_process = sleep 50\n"
+		"[profile good]\ncredential_process = %s/counter\n",
+		fixture->surroundings.home);
+	for (int i = 0; i < HANGING; i++) {
+		assert_int_equal(chain_new(&config, "us-east-1", &hanging[i], NULL), 0);
+		assert_int_equal(chain_get(hanging[i], fixture->engine, &fixture->credentials,
+					 &fixture->number, &fixture->why),
+			-EAGAIN);
+	}
+	open_chain(fixture, &good);
+	expect_key(fixture, "KEY1");
+	for (int i = 0; i < HANGING; i++)
+		chain_free(hanging[i]);
+}
+
 static void requests_wait_for_them(void **state)
 {
 	static const struct script_step steps[] = {
@@ -360,6 +385,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_failure_is_told_and_tried_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			the_end_of_a_chain_ends_its_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(those_that_hang_hold_up_nobody, setup, teardown),
 		cmocka_unit_test_setup_teardown(requests_wait_for_them, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_head_learns_by_the_probe_beside_it, setup, teardown),
