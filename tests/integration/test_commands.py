@@ -51,7 +51,10 @@ def test_status_fields(cache, scripted):
     assert status["uploads"] == {"pending": 0, "bytes": 0, "failed": 0}
     assert counters["origin_gets"] == scripted.faulty.count("get") and counters["origin_bytes"] == SIZE
     assert counters["checksum_failures"] == 0
-    assert cache.status(mounted)["volumes"] == cache.status()["volumes"]
+    [alone] = cache.status(mounted)["volumes"]
+    # What is a share of time is another one a moment later.
+    assert {key: alone[key] for key in alone if "stall" not in key} == \
+        {key: volume[key] for key in volume if "stall" not in key}
 
 
 def test_status_of_a_path(cache, scripted):
