@@ -4,7 +4,7 @@
 #   scripts/quickstart.sh                          shows cachefs at work on a model and a dataset that it makes itself
 #   scripts/quickstart.sh SOURCE [MOUNTPOINT]      mounts SOURCE (default: on /mnt/cachefs) and leaves it mounted
 #
-# SOURCE: s3://bucket[/prefix], http(s)://host/path/ or file:///dir. Of S3 the usual environment counts:
+# SOURCE: s3://bucket[/prefix], hf://org/repo, http(s)://host/path/ or file:///dir. Of S3 the usual environment counts:
 # AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL for a server that is not AWS.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
