@@ -5,7 +5,6 @@
 #include <liburing.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -37,8 +36,6 @@ struct ring {
 	struct list incoming; /* lock */
 	bool wake_written;    /* lock: the thread will look at incoming without another write */
 	bool ending;          /* lock */
-
-	_Atomic uint64_t reads, writes, read_bytes, write_bytes, errors;
 };
 
 static uint32_t resume_at(const struct ring_io *io)
@@ -120,18 +117,6 @@ static void start_backlog(struct ring *ring)
 	}
 }
 
-static void count(struct ring *ring, const struct ring_io *io, int result)
-{
-	bool read = io->op == RING_READ;
-
-	atomic_fetch_add_explicit(read ? &ring->reads : &ring->writes, 1, memory_order_relaxed);
-	if (result < 0)
-		atomic_fetch_add_explicit(&ring->errors, 1, memory_order_relaxed);
-	else
-		atomic_fetch_add_explicit(read ? &ring->read_bytes : &ring->write_bytes,
-			(uint64_t)result, memory_order_relaxed);
-}
-
 static void again(struct ring *ring, struct ring_io *io)
 {
 	list_append(ring->backlog.next, &io->link); /* at the front: it waited already */
@@ -157,7 +142,6 @@ static void complete(struct ring *ring, struct ring_io *io, int result)
 		/* No progress: to a read the end of the file, to a write the end of the room. */
 		result = io->op == RING_WRITE && total < io->size_bytes ? -ENOSPC : (int)total;
 	}
-	count(ring, io, result);
 	io->done(io, result);
 }
 
@@ -267,15 +251,4 @@ void ring_free(struct ring *ring)
 	close(ring->wake_fd);
 	lock_destroy(&ring->lock);
 	free(ring);
-}
-
-void ring_stats(struct ring *ring, struct ring_stats *ret)
-{
-	*ret = (struct ring_stats){
-		.reads = atomic_load_explicit(&ring->reads, memory_order_relaxed),
-		.writes = atomic_load_explicit(&ring->writes, memory_order_relaxed),
-		.read_bytes = atomic_load_explicit(&ring->read_bytes, memory_order_relaxed),
-		.write_bytes = atomic_load_explicit(&ring->write_bytes, memory_order_relaxed),
-		.errors = atomic_load_explicit(&ring->errors, memory_order_relaxed),
-	};
 }

@@ -38,9 +38,4 @@ void ring_free(struct ring *ring);
 /* Any thread; never blocks for IO. */
 void ring_submit(struct ring *ring, struct ring_io *io);
 
-struct ring_stats {
-	uint64_t reads, writes, read_bytes, write_bytes, errors;
-};
-void ring_stats(struct ring *ring, struct ring_stats *ret);
-
 #endif
