@@ -143,6 +143,9 @@ static int env_open(struct index *index, const char *dir, uint64_t map_bytes)
 	if (map_bytes < page)
 		return -EINVAL;
 	index->map_bytes = map_bytes - map_bytes % page;
+	r = pages_check(dir, index->map_bytes);
+	if (r < 0)
+		return r;
 	e = mdb_env_create(&index->env);
 	if (e)
 		return lmdb_error(e);

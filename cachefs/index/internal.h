@@ -63,6 +63,9 @@ int snapshot_begin(struct index *index, MDB_txn **ret);
 /* Keeps the first error, so that a commit after it can't write half a change. Returns r. */
 int txn_failed(struct index_txn *txn, int r);
 
+/* 0, or -EUCLEAN: what the file says of its size can't be. Also when there is none. */
+int pages_check(const char *dir, uint64_t map_bytes);
+
 /* --- meta.c --- */
 
 /* The file's boot id, or zeros when it can't be read: then every unclean stop counts as a crash. */

@@ -282,6 +282,39 @@ static void no_damage_kills_more_than_twice(void **state)
 	assert_true(deaths > 0);
 }
 
+/* In both meta pages: page size, last page. */
+static void numbers_that_can_not_be_are_damage(void **state)
+{
+	static const struct {
+		off_t at;
+		uint64_t number;
+		size_t size;
+	} damages[] = {{40, UINT32_MAX, 4}, {40, 1, 4}, {136, 1ull << 40, 8}, {136, UINT64_MAX, 8}};
+	struct fixture *f = *state;
+	char path[PATH_MAX], aside[PATH_MAX];
+	struct index *index = NULL;
+	struct why why;
+
+	snprintf(path, sizeof path, "%s/data.mdb", f->index);
+	for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+		int fd;
+
+		index = open_index(f);
+		put_objects(index, 10);
+		index_close(index);
+		index_close(open_index(f)); /* a right one stays right */
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		for (off_t page = 0; page < 2; page++)
+			assert_int_equal(pwrite(fd, &damages[i].number, damages[i].size,
+						 page * sysconf(_SC_PAGESIZE) + damages[i].at),
+				damages[i].size);
+		close(fd);
+		index = NULL;
+		assert_int_equal(index_open(f->index, MAP_BYTES, &index, &why), -EUCLEAN);
+		assert_int_equal(index_set_aside(f->index, aside, &why), 0);
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, unmake)
 
 int main(int argc, char **argv)
@@ -289,6 +322,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TEST(who_dies_within_lmdb_leaves_a_mark),
 		TEST(no_damage_kills_more_than_twice),
+		TEST(numbers_that_can_not_be_are_damage),
 	};
 
 	if (argc == 3)
