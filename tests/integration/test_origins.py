@@ -87,6 +87,17 @@ def test_range_is_fetched_once_for_many_readers(cache, faulty):
     assert faulty.sent("get", "big") == len(data)
 
 
+@pytest.mark.parametrize("source", ["http://no-such-host.invalid/", "s3://bucket"])
+def test_a_host_that_does_not_resolve(cache, workdir, source):
+    mountpoint = workdir / "mnt"
+    mountpoint.mkdir()
+    options = "endpoint=http://no-such-host.invalid,anonymous,timeout=2s" if source[0] == "s" else "timeout=2s"
+    result = cache.run("mount", "-o", options, source, mountpoint, check=False)
+    assert result.returncode == 1
+    assert "no-such-host.invalid" in result.stderr and "resolve" in result.stderr
+    assert not mounts.below(workdir)
+
+
 def test_one_bucket_name_at_two_endpoints(cache, faulty):
     """Neither names nor bytes of the one are taken for the other's, also not after a restart."""
     with Faulty() as other:

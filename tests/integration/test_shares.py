@@ -2,6 +2,7 @@
 connections= and bandwidth= are kept."""
 
 import concurrent.futures
+import contextlib
 import os
 import time
 
@@ -47,6 +48,25 @@ def test_one_origin_does_not_starve_another(cache, faulty, other, stall_at):
             stall.release()
         for n, read in enumerate(cold):
             assert read.result(100) == data.digest(data.make(f"stalled {n}", STALLED))
+
+
+def test_readers_that_stop_reading(cache, faulty, other):
+    """They hold descriptors of files that are partly here; others of the same origin and of another go on."""
+    content = data.make("stopped", 12 * MIB)
+    for n in range(60):
+        faulty.put(f"{n}", content, etag=f'"{n}"')
+    other.put("a", content[::-1])
+    mounted = cache.mount_origin(FaultyOrigin(faulty), name="stopped")
+    elsewhere = cache.mount_origin(FaultyOrigin(other), name="other")
+    with contextlib.ExitStack() as stack:
+        for n in range(59):
+            f = stack.enter_context(open(mounted / f"{n}", "rb", buffering=0))
+            assert f.read(100000) == content[:100000]
+            # Two streams of each, so that something is read ahead of both.
+            assert os.pread(f.fileno(), 3 * MIB, 5 * MIB) == content[5 * MIB:8 * MIB]
+        for path, wanted in ((mounted / "59", content), (elsewhere / "a", content[::-1]), (mounted / "7", content)):
+            assert child.call(reads.sha256, path) == data.digest(wanted)
+    assert cache.rss_peak_bytes() < 512 * MIB
 
 
 def test_what_is_begun_comes_first(cache, faulty):
