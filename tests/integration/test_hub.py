@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -133,6 +134,19 @@ def test_few_requests_of_the_hub(cache, hub):
     assert len(hub.requests("resolve")) < len(hub.requests("cdn"))
     assert len(hub.requests("resolve")) <= 8, "not more than ranges that began at once"
     assert all("expand" in a.query for a in hub.requests("revision"))
+
+
+def test_walk_asks_for_the_commit_now_and_then(cache, hub):
+    """A hub allows some hundred calls of its API in five minutes: one a directory, and few for the revision."""
+    content = {f"{n:02}/{m}/x.txt": b"%d" % m for n in range(20) for m in range(3)}
+    hub.repo("org/model").commit(content)
+    root = mount(cache, hub)
+    hub.clear_log()
+    began = time.monotonic()
+    assert found_below(root) == set(content)
+    assert len(hub.requests("tree")) <= 1 + 20 + 60
+    assert len(hub.requests("revision")) <= 3 + (time.monotonic() - began) / 5
+    assert not hub.requests("paths")
 
 
 def test_dataset_revisions_and_subdirectory(cache, hub):

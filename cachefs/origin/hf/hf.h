@@ -36,6 +36,7 @@ struct hf {
 	struct chain *chain; /* NULL: anonymous */
 	struct lock lock;
 	struct commits commits; /* lock */
+	uint64_t refreshed_ns;  /* lock: when a request was last sent off to ask for the commit */
 	struct places places;   /* lock */
 };
 

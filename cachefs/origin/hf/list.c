@@ -35,7 +35,7 @@ struct hf_ask {
 	/* The loop thread's. */
 	enum hf_step step; /* of the try */
 	char commit[COMMIT_SIZE];
-	uint64_t asked_ns; /* when the try for the commit began */
+	uint64_t asked_ns; /* when the last try for the commit began; 0: there was none */
 	char *query;       /* of the page; "" for the first */
 	struct circle circle;
 	bool found; /* stat */
@@ -48,12 +48,16 @@ static struct hf_ask *ask_of(const struct request *request)
 
 /* --- a try --- */
 
-/* The commit that is shown now, unless it may be an old one. */
+/* The commit that is shown now, unless it may be an old one and nobody looks after that yet. */
 static void take_commit(struct hf *hf, char ret[COMMIT_SIZE])
 {
+	uint64_t now = clock_now_ns();
+
 	lock_take(&hf->lock);
-	if (hf->commits.n && (hf->pinned || clock_now_ns() - hf->commits.asked_ns < HF_REFRESH_NS))
+	if (hf->commits.n && (hf->pinned || now - hf->refreshed_ns < HF_REFRESH_NS))
 		memcpy(ret, hf->commits.sha[0], COMMIT_SIZE);
+	else
+		hf->refreshed_ns = now;
 	lock_drop(&hf->lock);
 }
 
@@ -81,7 +85,8 @@ void hf_ask_prepare(struct request *request, struct call *call)
 	struct hf_ask *ask = ask_of(request);
 	size_t n = strlen(ask->path);
 
-	if (!*ask->commit)
+	/* Who asks for the commit goes on asking: no old one is shown because the hub doesn't answer. */
+	if (!*ask->commit && !ask->asked_ns)
 		take_commit(hf, ask->commit);
 	ask->step = !*ask->commit ? ASK_COMMIT : ask->list ? ASK_PAGE : ASK_PATH;
 	switch (ask->step) {
