@@ -31,6 +31,8 @@ static _Atomic bool missing, silent;
 static _Atomic unsigned lookups;
 static sem_t asked, answer, answered;
 
+/* The header's names of its parameters are libc's own. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 int getaddrinfo(const char *restrict name, const char *restrict service,
 	const struct addrinfo *restrict hints, struct addrinfo **restrict ret)
 {
