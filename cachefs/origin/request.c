@@ -181,6 +181,10 @@ void request_judge(struct request *request, CURLcode code, struct verdict *ret)
 {
 	bool complete = request->kind == REQUEST_GET && get_complete(request);
 
+	/* curl's word for an answer without a status line: what is left on the connection of the
+	 * answer before. With a status line it is where a redirect leads to. */
+	if (code == CURLE_UNSUPPORTED_PROTOCOL && !request->answer.status)
+		code = CURLE_WEIRD_SERVER_REPLY;
 	if (request->rejected) {
 		*ret = request->verdict;
 	} else if (complete) {

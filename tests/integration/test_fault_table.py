@@ -277,6 +277,29 @@ def test_silent_for_a_while(cache, request, kind):
     assert (first.first, first.sent, second.first) == (0, MIDDLE, MIDDLE)
 
 
+@pytest.mark.parametrize("twice", [False, True], ids=["a byte", "the answer again"])
+def test_more_than_was_asked_for(cache, faulty, twice):
+    """What comes behind an answer's end is no part of it, and not taken for the next one's on that connection."""
+    content = data.make("more", 20 * MIB)
+    etag = faulty.put("a", content)
+
+    def more(body):
+        if not twice:
+            return body + b"x"
+        first = content.index(body[:64])
+        head = (f"HTTP/1.1 206 Partial Content\r\nETag: {etag}\r\nContent-Length: {len(body)}\r\n"
+                f"Content-Range: bytes {first}-{first + len(body) - 1}/{len(content)}\r\n\r\n")
+        return body + head.encode() + body
+
+    rule = faulty.rule(op="get", edit=more, headers={"Content-Length": lambda r: str(r.last - r.first + 1)})
+    mounted = cache.mount_origin(FaultyOrigin(faulty), "connections=1", "timeout=60s")
+    with open(mounted / "a", "rb", buffering=0) as f:
+        assert b"".join(iter(lambda: f.read(PIECE), b"")) == content
+    assert rule.hits == faulty.count("get") >= 2
+    cache.wait_warm(mounted / "a")
+    assert cache.run("verify", "--all").returncode == 0
+
+
 def test_slow_and_steady(cache, faulty):
     """timeout= is for what does not come, not for what takes its time: each MiB of a range has all of it."""
     content = data.make("steady", 12 * MIB)

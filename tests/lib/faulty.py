@@ -472,8 +472,8 @@ class _Connection(BaseHTTPRequestHandler):
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
         promised = rule.headers.get("Content-Length") if rule else None
-        if promised is not None:
-            self.close_connection = True  # more or less was sent than was said
+        if promised is not None and not callable(promised) and int(promised) > len(body):
+            self.close_connection = True  # the client waits for what was said
 
     def _cut(self, reset):
         self.close_connection = True
