@@ -297,7 +297,8 @@ static void stat_job(struct job *job)
 static void dir_stat(struct origin_stat *stat)
 {
 	origin_ref(stat->origin);
-	engine_later(stat->origin->engine, &stat->private, stat_job, 0);
+	stat->private.job.run = stat_job;
+	engine_work(stat->origin->engine, &stat->private.job, true);
 }
 
 /* --- list --- */
@@ -395,7 +396,8 @@ static void list_job(struct job *job)
 static void dir_list(struct origin_list *list)
 {
 	origin_ref(list->origin);
-	engine_later(list->origin->engine, &list->private, list_job, 0);
+	list->private.job.run = list_job;
+	engine_work(list->origin->engine, &list->private.job, true);
 }
 
 /* --- the origin --- */
