@@ -11,7 +11,7 @@ import time
 import pytest
 
 from lib import child, formats, process, wait
-from lib.hub import Answer, rate_limited, refusal
+from lib.hub import Answer, Hub, rate_limited, refusal
 from lib.mount import CommandError
 
 MIB = 1 << 20
@@ -327,6 +327,21 @@ def test_redirects_without_end(cache, hub):
         (root / "w.txt").read_bytes()
     assert e.value.errno == errno.EIO
     assert len(hub.requests("resolve") + hub.requests("cache")) <= 20
+
+
+def test_redirect_out_of_tls(cache, certificates):
+    """What the hub itself serves is read by TLS; nothing is asked of a place without it."""
+    content = make("first", {"small.txt": 5000, "w.bin": MIB})
+    with Hub(certificates) as hub:
+        hub.repo("org/model").commit(content)
+        hub.tokens.add("hf_reader")
+        root = mount(cache, hub, "hf://org/model", f"ca={certificates.ca}", "timeout=5s", HF_TOKEN="hf_reader")
+        assert (root / "small.txt").read_bytes() == content["small.txt"]
+        with pytest.raises(OSError) as e:
+            (root / "w.bin").read_bytes()
+        assert e.value.errno == errno.EIO
+        assert "without TLS" in last_error(cache, root)
+        assert not hub.requests(host="cdn")
 
 
 # Tokens

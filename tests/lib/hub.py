@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import re
+import ssl
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -123,9 +124,11 @@ class Repo:
 
 
 class Hub:
-    """Use with `with`. Tests change it while it runs, and read afterwards what was asked."""
+    """Use with `with`. Tests change it while it runs, and read afterwards what was asked. With certificates the hub has
+    TLS; the host that it redirects to has none."""
 
-    def __init__(self):
+    def __init__(self, certificates=None):
+        self.certificates = certificates
         self.repos = {}
         self.moved = {}  # {"models/old/name": "models/new/name"}
         self.tokens = set()  # known ones
@@ -137,7 +140,7 @@ class Hub:
         self._faults = []
         self._signed = itertools.count()
         self._oldest = 0  # signed URLs below this number have expired
-        self._servers = [_Listener(self, "hub", HUB), _Listener(self, "cdn", CDN)]
+        self._servers = [_Listener(self, "hub", HUB, certificates), _Listener(self, "cdn", CDN)]
         self._threads = [threading.Thread(target=s.serve_forever, args=(0.05,), daemon=True) for s in self._servers]
 
     def __enter__(self):
@@ -153,7 +156,7 @@ class Hub:
 
     @property
     def endpoint(self):
-        return f"http://{HUB}:{self._servers[0].server_address[1]}"
+        return f"http{'s' if self.certificates else ''}://{HUB}:{self._servers[0].server_address[1]}"
 
     @property
     def cdn(self):
@@ -343,10 +346,19 @@ class _Listener(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, hub, host, address):
+    def __init__(self, hub, host, address, certificates=None):
         self.hub = hub
         self.host = host
+        self.tls = None
+        if certificates:
+            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.tls.load_cert_chain(certificates.cert, certificates.key)
         super().__init__((address, 0), _Connection)
+
+    def finish_request(self, request, client_address):
+        if self.tls:
+            request = self.tls.wrap_socket(request, server_side=True)
+        super().finish_request(request, client_address)
 
     def handle_error(self, request, client_address):
         pass  # a client that went away

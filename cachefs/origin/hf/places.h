@@ -36,7 +36,7 @@ struct place {
 	char version[ORIGIN_VERSION_MAX];
 	uint64_t used;   /* counts up: which place was needed last */
 	uint64_t number; /* of this URL; never 0, never given again */
-	/* The hub said with the redirect that this is the version; else the place must say it. */
+	/* The redirect said that this is the version; else the place's first answer must. */
 	bool proven;
 	char etag[ORIGIN_VERSION_MAX]; /* the place's own, of its first answer */
 };
