@@ -45,7 +45,7 @@ void engine_work(struct origin_engine *engine, struct job *job, bool demand);
 void engine_fetch(struct origin_engine *engine, struct job *job);
 /* Requests that wait for credentials are tried again. */
 void engine_wake_waiting(struct origin_engine *engine);
-/* For a request that needs no network: done runs soon, on a worker. */
+/* For a request that needs no origin: done runs soon, on a worker that nothing may block. */
 void engine_later(struct origin_engine *engine, struct origin_private *private,
 	void (*run)(struct job *job), int error);
 
