@@ -1,5 +1,5 @@
 /*
- * io: the timed reads of the benchmarks. Every mode reads with plain system calls, as applications
+ * io: the timed reads of the benchmarks, and one write. Every mode reads with plain system calls, as applications
  * do, and knows nothing about what is mounted.
  *
  * Each adds one word of every page that it read to a sum that does not depend on the order, so that
@@ -51,6 +51,10 @@ int io_parallel(const struct io_job *job, struct io_result *result);
 /* job->workers processes open the file at one moment and read all of it; -EILSEQ when two of them
  * got different bytes. */
 int io_openers(const struct io_job *job, struct io_result *result);
+
+/* job->workers threads fill the file, made anew, with length_bytes by O_DIRECT, as a store keeps what
+ * arrives. No sum: nothing is read. */
+int io_fill(const struct io_job *job, struct io_result *result);
 
 /* Opens job->path and tells how many bytes the job covers. The descriptor, or -errno. */
 int io_open(const struct io_job *job, uint64_t *ret_size_bytes);

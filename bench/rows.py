@@ -12,6 +12,8 @@ from sides import wait_until
 PEER_ROUNDS = 3     # peers are slow: they take part in the first rounds only
 OPENER_ROUNDS = 3   # one round reads the object 64 times
 OPENERS = 64
+DISK_ROUNDS = 3     # its noise is not what the others are measured for
+DISK_WRITERS = 8    # as many as fill the disks that we have seen
 
 
 @dataclass
@@ -167,30 +169,49 @@ def mapped_while_downloading(setting, number, work, side):
     return compare(number, work, "ms", contenders)
 
 
-def curl_and_sides(setting, curl_arguments, io_arguments, expected_bytes, **more):
-    """The bare client, and all that fetch from the origin; more: of those that are no peers."""
+def curl_and_sides(setting, curl_arguments, io_arguments, expected_bytes, others=(), **more):
+    """The bare client, others, and all that fetch from the origin; more: of those that are no peers."""
     curl = Contender("libcurl", [setting.curl, setting.origin.url, *curl_arguments, *setting.curl_options],
                      prepare=lambda: load_cache(setting.origin.object))
-    contenders = [curl] + [
+    contenders = [curl, *others] + [
         cold_contender(setting, side, side.name, io_arguments, expected_bytes, **({} if side.is_peer else more))
         for side in setting.from_origin]
     measure_in_turn(contenders, setting.rounds)
     return contenders
 
 
+def disk_contender(setting):
+    """Writes as many bytes as the object has, as the store does, into a file beside it."""
+    path = os.path.join(os.path.dirname(setting.native.path), "filled")
+
+    def remove():
+        if os.path.exists(path):
+            os.unlink(path)
+        drop_caches()
+
+    arguments = ["--length", str(setting.size), "--workers", str(DISK_WRITERS)]
+    return Contender("disk", [setting.io, "fill", path, *arguments], prepare=remove, check=remove, rounds=DISK_ROUNDS)
+
+
 @measured
 def cold_row(setting, number, work, io_arguments):
-    """Against the bare client and, where there is one, against the link, of which it is told what it can carry."""
+    """Against the bare client, and against what bounds both: the link, of which it is told what it can carry, or, without
+    one, the disk."""
     targets = cold_targets(setting.link)
-    contenders = curl_and_sides(setting, [str(setting.size)], io_arguments, setting.size, settle_first=True,
+    more = [] if setting.link else [disk_contender(setting)]
+    contenders = curl_and_sides(setting, [str(setting.size)], io_arguments, setting.size, more, settle_first=True,
                                 target=targets["libcurl"], cpu_target=2.0)
     rows = compare(number, work, "GB/s", contenders)
     if setting.link:
         full = Sample(setting.link.payload_bytes_per_s, 0, 1.0, 0.0, 0.0, None)
-        link = Contender("link", [], samples=[full] * len(contenders[0].samples))
-        rows += compare(number, work, "GB/s", [link] + [
-            replace(c, target=targets["link"] if c.label == "cachefs" else None, cpu_target=None) for c in contenders])
-    return rows
+        bound = Contender("link", [], samples=[full] * len(contenders[0].samples))
+        bounded = contenders
+    else:
+        bound, bounded = more[0], [c for c in contenders if c.label == "cachefs"]
+    bounded = [replace(c, target=targets["link"] if c.label == "cachefs" else None, cpu_target=None) for c in bounded]
+    # Of a bound, processor time says nothing.
+    return rows + [{**row, "base_cpu_s_per_gb": None, "cpu_ratio": None}
+                   for row in compare(number, work, "GB/s", [bound, *bounded])]
 
 
 def cold_targets(link):

@@ -80,7 +80,7 @@ def check_machine(options):
         stop("needs root: it mounts, and drops the page cache")
     if not options.null and not os.access(options.cachefs, os.X_OK):
         stop(f"{options.cachefs} is not there: run scripts/build.sh, or name one with --cachefs")
-    copies = 5 if options.peers else 3
+    copies = 6 if options.peers else 4
     free = shutil.disk_usage(options.dir).free
     if free < (copies + 1) * options.size:
         stop(f"{options.dir} has {free >> 20} MiB free, {(copies + 1) * options.size >> 20} are needed: give --dir or --size")

@@ -39,9 +39,12 @@ def test_cold_rows(workdir, devices, way):
                           stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(figures.read_text())
-    # Each row against libcurl; those of a whole object also against the link, and libcurl with them.
+    # Each row against libcurl; those of a whole object also against what bounds them.
     sides = [(row["number"], row["side"], row["base"]) for row in result["rows"]]
-    whole = [("5", "cachefs", "libcurl")] + ([("5", "libcurl", "link"), ("5", "cachefs", "link")] if way else [])
+    if way:
+        whole = [("5", "cachefs", "libcurl"), ("5", "libcurl", "link"), ("5", "cachefs", "link")]
+    else:
+        whole = [("5", "disk", "libcurl"), ("5", "cachefs", "libcurl"), ("5", "cachefs", "disk")]
     assert sides == [*whole, *whole, ("6", "cachefs", "libcurl")]
     if way:
         assert result["environment"]["link"] == "1000 Mbit/s, 4 ms, 1 % lost, cubic"
