@@ -9,6 +9,7 @@
 #include "base/percent.h"
 #include "base/units.h"
 #include "client/client.h"
+#include "colour.h"
 #include "command.h"
 #include "paths.h"
 
@@ -26,31 +27,9 @@ const char status_help[] = "Usage: cachefs status [--json] [--control SOCK] [MOU
 			   "Example:\n"
 			   "  cachefs status /mnt/llama/model-00001-of-00004.safetensors\n";
 
-static bool colours(void)
-{
-	const char *no = getenv("NO_COLOR");
-
-	return isatty(STDOUT_FILENO) && !(no && *no);
-}
-
-static const char *bold(void)
-{
-	return colours() ? "\033[1m" : "";
-}
-
-static const char *red(void)
-{
-	return colours() ? "\033[31m" : "";
-}
-
-static const char *plain(void)
-{
-	return colours() ? "\033[0m" : "";
-}
-
 static void print_name(const char *name)
 {
-	printf("%s%-9s%s", bold(), name, plain());
+	printf("%s%-9s%s", colour_bold(), name, colour_plain());
 }
 
 static const char *size_of(const json_t *value, const char *name, char text[16])
@@ -87,7 +66,7 @@ static void print_stalled(const json_t *volume)
 	printf("%.2f %% of the last minute, %.2f %% of 5 minutes, %.2f %% since the mount, "
 	       "%s%llu reads now%s: %s\n",
 		share_of(stalled, "share_1m"), share_of(stalled, "share_5m"),
-		share_of(stalled, "share"), now ? red() : "", now, now ? plain() : "",
+		share_of(stalled, "share"), now ? colour_red() : "", now, now ? colour_plain() : "",
 		json_text(volume, "source"));
 }
 
@@ -131,13 +110,13 @@ static void print_store(const json_t *store)
 	if (!json_is_true(json_object_get(store, "direct_io")))
 		printf(", buffered IO");
 	if (json_is_true(json_object_get(store, "full")))
-		printf(", %sfull%s", red(), plain());
+		printf(", %sfull%s", colour_red(), colour_plain());
 	putchar('\n');
 	if (json_number(store, "damaged_indexes")) {
 		print_name("");
 		printf("%s%llu damaged%s set aside as %s/index.damaged…: check the disk, then "
 		       "remove it\n",
-			red(), json_number(store, "damaged_indexes"), plain(),
+			colour_red(), json_number(store, "damaged_indexes"), colour_plain(),
 			json_text(store, "path"));
 	}
 }
@@ -216,15 +195,15 @@ static void print_volume(const json_t *volume)
 	json_t *mountpoint;
 	size_t i;
 
-	printf("\n%s%s%s (%s, volume %llu%s%s)\n", bold(), json_text(volume, "source"), plain(),
-		json_text(volume, "mode"), json_number(volume, "id"),
+	printf("\n%s%s%s (%s, volume %llu%s%s)\n", colour_bold(), json_text(volume, "source"),
+		colour_plain(), json_text(volume, "mode"), json_number(volume, "id"),
 		*json_text(volume, "options") ? ", " : "", json_text(volume, "options"));
 	json_array_foreach(json_object_get(volume, "mountpoints"), i, mountpoint)
 		printf("  on       %s\n", json_string_value(mountpoint));
 	if (!json_array_size(json_object_get(volume, "mountpoints")))
 		printf("  on       nothing: unmounted, and goes when its last file is closed\n");
-	printf("  origin   %s%s%s%s%s\n", away ? red() : "", state, away ? plain() : "",
-		*error ? ", last error: " : "", error);
+	printf("  origin   %s%s%s%s%s\n", away ? colour_red() : "", state,
+		away ? colour_plain() : "", *error ? ", last error: " : "", error);
 	printf("  cached   %s\n", size_of(volume, "cached_bytes", cached));
 	printf("  reads    hits %s, misses %s\n", size_of(volume, "hit_bytes", hit),
 		size_of(volume, "miss_bytes", miss));

@@ -23,6 +23,7 @@ int cmd_mount(const struct command *command, int argc, char **argv);
 int cmd_mount_helper(const struct command *command, int argc, char **argv);
 int cmd_umount(const struct command *command, int argc, char **argv);
 int cmd_status(const struct command *command, int argc, char **argv);
+int cmd_top(const struct command *command, int argc, char **argv);
 int cmd_pin(const struct command *command, int argc, char **argv);
 int cmd_unpin(const struct command *command, int argc, char **argv);
 int cmd_evict(const struct command *command, int argc, char **argv);
@@ -32,7 +33,7 @@ int cmd_hold(const struct command *command, int argc, char **argv);
 int cmd_upgrade(const struct command *command, int argc, char **argv);
 int cmd_doctor(const struct command *command, int argc, char **argv);
 
-extern const char mount_help[], umount_help[], status_help[], pin_help[], unpin_help[],
+extern const char mount_help[], umount_help[], status_help[], top_help[], pin_help[], unpin_help[],
 	evict_help[], verify_help[], serve_help[], hold_help[], upgrade_help[], doctor_help[];
 
 /* What getopt_long returns for options without a letter. */

@@ -10,6 +10,7 @@ static const struct command commands[] = {
 	{"mount", mount_help, cmd_mount},
 	{"umount", umount_help, cmd_umount},
 	{"status", status_help, cmd_status},
+	{"top", top_help, cmd_top},
 	{"pin", pin_help, cmd_pin},
 	{"unpin", unpin_help, cmd_unpin},
 	{"evict", evict_help, cmd_evict},
@@ -27,6 +28,7 @@ static const char help[] =
 	"  mount    show a prefix of an object store as a directory\n"
 	"  umount   end a mount\n"
 	"  status   the daemon, its store and volumes; or what is cached of a file\n"
+	"  top      live: stalls, hits, misses and the origin, by volume\n"
 	"  pin      keep files from being evicted\n"
 	"  unpin    let them be evicted again\n"
 	"  evict    give the space of cached files back\n"

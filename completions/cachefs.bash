@@ -14,7 +14,7 @@ _cachefs() {
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
 		mapfile -t COMPREPLY < <(compgen -W \
-			'mount umount status pin unpin evict verify serve hold upgrade doctor --help --version' -- "$cur")
+			'mount umount status top pin unpin evict verify serve hold upgrade doctor --help --version' -- "$cur")
 		return
 	fi
 	case $prev in
@@ -31,12 +31,13 @@ _cachefs() {
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--size | --ttl | --metrics) return ;;
+	--size | --ttl | --metrics | --interval | --count) return ;;
 	esac
 	case $command in
 	mount) options='-o --options' ;;
 	umount) options='--force --no-drain' ;;
 	status | unpin | evict) options='--json' ;;
+	top) options='--interval --count' ;;
 	pin) options='--ttl --json' ;;
 	verify) options='--all --repair --json' ;;
 	serve) options='--store --size --metrics --config --exit-when-idle' ;;
@@ -47,7 +48,7 @@ _cachefs() {
 	esac
 	if [[ $cur == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$options $common" -- "$cur")
-	elif [[ $command == umount ]]; then
+	elif [[ $command == umount || $command == top ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_cachefs_mountpoints)" -- "$cur")
 	elif [[ $command != serve && $command != hold && $command != upgrade ]]; then
 		compopt -o filenames

@@ -18,6 +18,7 @@ static const struct route {
 	handler *handle;
 } routes[] = {
 	{"/v1/status", "GET", handle_status},
+	{"/v1/volumes", "GET", handle_volumes},
 	{"/v1/features", "GET", handle_features},
 	{"/v1/mount", "POST", handle_mount},
 	{"/v1/umount", "POST", handle_umount},

@@ -36,10 +36,10 @@ void control_leave(struct control *control);
  */
 typedef int handler(
 	struct control *control, const char *path, json_t *body, json_t **ret, struct why *why);
-handler handle_status, handle_features;         /* status.c */
-handler handle_mount, handle_umount;            /* mounts.c */
-handler handle_pin, handle_unpin, handle_evict; /* keep.c */
-handler handle_verify;                          /* verify.c */
+handler handle_status, handle_volumes, handle_features; /* status.c */
+handler handle_mount, handle_umount;                    /* mounts.c */
+handler handle_pin, handle_unpin, handle_evict;         /* keep.c */
+handler handle_verify;                                  /* verify.c */
 
 /* The text of /metrics. */
 void metrics_write(struct control *control, struct buf *out); /* metrics.c */

@@ -47,15 +47,19 @@ static json_t *keeper_json(const struct control_keeper *keeper)
 			   : json_null();
 }
 
+static double uptime_s(const struct control *control)
+{
+	return (double)(clock_now_ns() - control->started_ns) / (double)NS_PER_SEC;
+}
+
 static json_t *daemon_json(const struct control *control)
 {
 	struct process_usage usage;
 
 	process_usage(&usage);
 	return json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:i, s:i, s:o, s:o}", "pid",
-		(int)getpid(), "version", CACHEFS_VERSION, "uptime_s",
-		(double)(clock_now_ns() - control->started_ns) / 1e9, "rss_bytes",
-		integer(usage.rss_bytes), "rss_anon_bytes", integer(usage.anon_bytes),
+		(int)getpid(), "version", CACHEFS_VERSION, "uptime_s", uptime_s(control),
+		"rss_bytes", integer(usage.rss_bytes), "rss_anon_bytes", integer(usage.anon_bytes),
 		"rss_shmem_bytes", integer(usage.shmem_bytes), "rss_file_bytes",
 		integer(usage.file_bytes), "threads", (int)usage.threads, "fds", (int)usage.fds,
 		"features", features_json(control->config.volumes), "keeper",
@@ -185,6 +189,12 @@ static void gather_volume(void *arg, struct volume *volume)
 		gather->origins[gather->count++] = origin_ref(volume_origin(volume));
 }
 
+static void drop_origins(struct gather *gather)
+{
+	for (size_t i = 0; i < gather->count; i++)
+		origin_unref(gather->origins[i]);
+}
+
 /* Afterwards, since it reads the whole index. */
 static void add_cached_bytes(struct control *control, struct gather *gather)
 {
@@ -196,8 +206,7 @@ static void add_cached_bytes(struct control *control, struct gather *gather)
 			json_object_set_new(json_array_get(gather->volumes, i), "cached_bytes",
 				json_integer(integer(bytes[i])));
 	}
-	for (size_t i = 0; i < gather->count; i++)
-		origin_unref(gather->origins[i]);
+	drop_origins(gather);
 }
 
 static json_t *counters_json(const struct cache_stats *cache, const struct origin_totals *origin)
@@ -331,6 +340,41 @@ static int path_status(struct control *control, const char *path, json_t **ret, 
 	}
 	volume_unref(volume);
 	return r;
+}
+
+/* Cheap enough to be asked for every second. */
+static json_t *volumes_json(struct control *control, uint64_t only)
+{
+	_cleanup_(freep) struct gather *gather = calloc(1, sizeof *gather);
+
+	if (!gather)
+		return NULL;
+	gather->volumes = json_array();
+	gather->only = only;
+	volumes_each(control->config.volumes, gather_volume, gather);
+	drop_origins(gather);
+	return json_pack("{s:i, s:f, s:o}", "pid", (int)getpid(), "uptime_s", uptime_s(control),
+		"volumes", gather->volumes);
+}
+
+int handle_volumes(
+	struct control *control, const char *path, json_t *body, json_t **ret, struct why *why)
+{
+	_cleanup_(freep) char *inner = NULL;
+	struct volume_info info = {0};
+	struct volume *volume;
+	int r;
+
+	(void)body;
+	if (path) {
+		r = volumes_find(control->config.volumes, path, &volume, &inner, why);
+		if (r)
+			return r;
+		volume_info(volume, &info);
+		volume_unref(volume);
+	}
+	*ret = volumes_json(control, info.id);
+	return *ret ? 0 : why_set(why, -ENOMEM, "no memory");
 }
 
 int handle_status(

@@ -17,7 +17,7 @@ from lib.mount import PROGRAM, REPO
 from lib.origins import DirectoryOrigin, FaultyOrigin, S3Origin
 from lib.servers import free_port
 
-COMMANDS = ["mount", "umount", "status", "pin", "unpin", "evict", "verify", "serve", "doctor"]
+COMMANDS = ["mount", "umount", "status", "top", "pin", "unpin", "evict", "verify", "serve", "doctor"]
 SIZE = 3 * MIB + 5
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from lib import child, data, metrics, reads, wait
 from lib.data import MIB
+from lib.mount import PROGRAM
 from lib.origins import FaultyOrigin
 from lib.servers import TOOLS, free_port
 
@@ -158,6 +159,7 @@ def test_metrics(cache, scripted):
     mounted = cache.mount_origin(scripted)
     cache.mount_origin(scripted, "uid=5", name="second")
     reads.sha256(mounted / "dir" / "a")
+    cache.wait_warm(mounted / "dir" / "a")
     status, headers, body = get(port, "/metrics")
     assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert body.endswith("\n")
@@ -197,3 +199,60 @@ def test_promtool_has_nothing_to_say(cache, scripted):
     result = subprocess.run([TOOLS / "promtool", "check", "metrics"], input=metrics.text(cache), capture_output=True,
                             text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+# top
+
+def test_top(cache, scripted):
+    mounted = cache.mount_origin(scripted)
+    os.listdir(mounted / "dir")
+    held = scripted.faulty.rule(op="get", stall_at=-1)
+    reader = child.Child(reads.sha256, mounted / "dir" / "a")
+    try:
+        wait.until(lambda: cache.volume(mounted)["stalled"]["now"] > 0, 30, "a stalled read")
+        lines = cache.run("top", "--interval", "100ms", "--count", "2", mounted).stdout.splitlines()
+        heads, rows = lines[::2], lines[1::2]
+        assert len(rows) == 2 and all(head.split()[0] == "STALLED" for head in heads), lines
+        for row in rows:
+            assert row.endswith(scripted.source)
+            stalled, minute, now = float(row.split()[0]), float(row.split()[2]), int(row.split()[4])
+            # It was stalled all the time, also of the interval.
+            assert 50 < stalled <= 100 and 0 <= minute <= 100 and now >= 1, row
+    finally:
+        held.release()
+    reader.result()
+    [_, row] = cache.run("top", "--interval", "100ms", "--count", "1").stdout.splitlines()
+    assert float(row.split()[0]) == 0 and int(row.split()[4]) == 0
+
+
+@pytest.mark.parametrize("wrong", [["--interval", "0"], ["--interval", "x"], ["--count", "0"], ["--count", "-1"],
+                                   ["--count", "1x"], ["/a", "/b"]])
+def test_wrong_use_of_top(cache, wrong):
+    assert cache.run("top", *wrong, check=False).returncode == 2
+
+
+def test_top_without_a_daemon(cache):
+    result = cache.run("top", check=False)
+    assert result.returncode == 1 and str(cache.control) in result.stderr
+
+
+def test_top_outlives_the_daemon(cache, scripted):
+    """It goes on with the successor, and takes its counters for what they are."""
+    mounted = cache.mount_origin(scripted)
+    reads.sha256(mounted / "dir" / "a")
+    shown = cache.directory / "top"
+    with open(shown, "w", encoding="utf-8") as out:
+        top = subprocess.Popen([PROGRAM, "top", "--interval", "100ms"], env=cache.env, stdout=out)
+        try:
+            rows = lambda: [line for line in shown.read_text().splitlines() if line.endswith(scripted.source)]
+            wait.until(lambda: len(rows()) > 1, 30, "rows")
+            old = cache.pid()
+            cache.kill_daemon()
+            cache.wait_other_daemon(old)
+            seen = len(rows())
+            wait.until(lambda: len(rows()) > seen + 1, 30, "more rows")
+            assert top.poll() is None
+            assert all(0 <= float(row.split()[0]) <= 100 for row in rows())
+        finally:
+            top.kill()
+            top.wait()

@@ -3,6 +3,8 @@
  * `curl --unix-socket` works) and, if asked to, on a TCP port for Prometheus.
  *
  *     GET  /v1/status[?path=PATH]   the daemon; a mountpoint: with that volume only; or one object
+ *     GET  /v1/volumes[?path=PATH]  {pid, uptime_s, volumes}: the status's volumes without cached_bytes, which
+ *                                   takes a pass over the index
  *     GET  /v1/features             the kernel's features
  *     POST /v1/mount                {source, mountpoint, options?, store?, size?}
  *     POST /v1/umount               {mountpoint, force?}
