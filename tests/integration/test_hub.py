@@ -455,6 +455,21 @@ def test_rate_limit(cache, hub):
     assert len([a for a in hub.requests() if a.status == 429]) == 3
 
 
+def test_connections_that_are_cut(cache, hub):
+    """Each kind of answer ends early twice."""
+    content = make("first")
+    hub.repo("org/model").commit(content)
+    root = mount(cache, hub)
+
+    def cut(asked, right):
+        right.cut = len(right.body) // 2
+        return right
+
+    for op in ("revision", "tree", "resolve", "cache", "cdn"):
+        hub.fault(lambda a, op=op: a.op == op, cut, times=2)
+    same(root, content)
+
+
 def test_rate_limit_beyond_the_budget(cache, hub):
     hub.repo("org/model").commit({"a.txt": b"a"})
     root = mount(cache, hub, "hf://org/model", "timeout=5s")
@@ -530,3 +545,16 @@ def test_daemon_is_killed_while_a_file_is_read(cache, hub):
         cache.kill_daemon()
         assert os.pread(f.fileno(), MIB, 38 * MIB) == content["w.bin"][38 * MIB:39 * MIB]
     same(root, content)
+
+
+def test_commands_take_a_source(cache, hub):
+    content = make("first")
+    hub.repo("org/model").commit(content)
+    root = mount(cache, hub)
+    same(root, content)
+    cache.wait_warm(root / "onnx/model.bin")
+    cache.run("pin", "hf://org/model/onnx")
+    assert cache.status(root / "onnx/model.bin")["pinned"]
+    assert not cache.status(root / "config.json")["pinned"]
+    cache.run("unpin", "hf://org/model")
+    assert not cache.status(root / "onnx/model.bin")["pinned"]

@@ -10,6 +10,7 @@ import ssl
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Optional
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode
 
 LFS = (".safetensors", ".bin", ".gguf", ".parquet")
@@ -33,6 +34,7 @@ class Answer:
     status: int = 200
     body: bytes = b""
     headers: dict = field(default_factory=dict)
+    cut: Optional[int] = None  # the connection ends after so many bytes of the body
 
 
 def refusal(status, code="", message=""):
@@ -384,6 +386,8 @@ class _Connection(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(answer.body)
+            self.wfile.write(answer.body[:answer.cut])
+        if answer.cut is not None:
+            self.close_connection = True
 
     do_HEAD = do_POST = do_GET
