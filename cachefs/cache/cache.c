@@ -60,6 +60,7 @@ static int start(struct cache *cache, const struct cache_config *config, struct 
 			"io_uring is not to be had (%s): the kernel must be 5.6 or newer and "
 			"kernel.io_uring_disabled 0",
 			strerror(-r));
+	cache->n_buffers = (uint32_t)n_buffers;
 	r = pool_new(n_buffers, &cache->pool);
 	if (!r)
 		r = resident_init(&cache->resident, n_buffers);

@@ -28,7 +28,7 @@ struct completion {
 	struct list link; /* completions.lock */
 	struct id128 id;
 	struct reader *reader;           /* its own, with references of object and origin */
-	uint32_t next;                   /* the worker's: chunks before it were looked at */
+	uint32_t next;                   /* the worker's: chunks before it aren't absent */
 	unsigned n_parts;                /* completions.lock */
 	bool dry, over, cancels, failed; /* completions.lock */
 	bool again;                      /* object.lock: chunks changed since they were looked at */
@@ -157,41 +157,16 @@ static int may_go_on(struct completion *completion)
 	return stats.reachable ? 0 : -EIO;
 }
 
-/* The first absent chunk from completion->next on that nothing is being done to; false: there is
- * none. May fault index pages. */
-static bool find_absent(struct completion *completion, uint32_t *ret)
-{
-	struct object *object = completion->reader->object;
-	bool found = false;
-
-	while (!found && completion->next < object->n_chunks) {
-		uint32_t group = completion->next / INDEX_GROUP_CHUNKS;
-
-		if (object_load_group(object, group))
-			return false;
-		lock_take(&object->lock);
-		while (!found && completion->next < object->n_chunks &&
-			completion->next / INDEX_GROUP_CHUNKS == group) {
-			*ret = completion->next++;
-			found = chunk_state_of(object, *ret) == CHUNK_ABSENT &&
-				!chunk_busy(object, *ret);
-		}
-		lock_drop(&object->lock);
-	}
-	return found;
-}
-
 /* 1: a part is under way; 0: there is nothing to ask for; or -errno. */
 static int ask(struct completion *completion)
 {
-	uint32_t first;
+	struct object *object = completion->reader->object;
 	int n = may_go_on(completion);
 
-	while (!n && find_absent(completion, &first)) {
-		n = fetch_completing(completion, completion->reader, first);
-		if (n > 0)
-			completion->next = first + (uint32_t)n;
-	}
+	while (!n && fetch_find_absent(object, &completion->next, object->n_chunks))
+		n = fetch_completing(completion, completion->reader, completion->next);
+	if (n > 0)
+		completion->next += (uint32_t)n;
 	return n > 0 ? 1 : n;
 }
 

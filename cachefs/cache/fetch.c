@@ -344,6 +344,27 @@ static int start(struct reader *reader, struct read_piece *piece, struct complet
 	return (int)count;
 }
 
+bool fetch_find_absent(struct object *object, uint32_t *from, uint32_t to)
+{
+	bool found = false;
+
+	while (!found && *from < to) {
+		uint32_t group = *from / INDEX_GROUP_CHUNKS;
+
+		if (object_load_group(object, group))
+			return false;
+		lock_take(&object->lock);
+		for (; *from < to && *from / INDEX_GROUP_CHUNKS == group; ++*from) {
+			found = chunk_state_of(object, *from) == CHUNK_ABSENT &&
+				!chunk_busy(object, *from);
+			if (found)
+				break;
+		}
+		lock_drop(&object->lock);
+	}
+	return found;
+}
+
 int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
 	enum origin_priority priority)
 {

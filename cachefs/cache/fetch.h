@@ -2,6 +2,7 @@
 #ifndef CACHE_FETCH_H
 #define CACHE_FETCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "origin/origin.h"
@@ -9,6 +10,7 @@
 struct cache;
 struct completion;
 struct fetch;
+struct object;
 struct read_piece;
 struct reader;
 
@@ -20,6 +22,9 @@ struct reader;
  */
 int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first, uint32_t count,
 	enum origin_priority priority);
+/* The first chunk from *from on, below to, that is absent and that nothing is being done to. False:
+ * there is none. May fault index pages. */
+bool fetch_find_absent(struct object *object, uint32_t *from, uint32_t to);
 /* The same of a part that nobody waits for; complete_part_ended follows when chunks are covered. */
 int fetch_completing(struct completion *completion, struct reader *reader, uint32_t first);
 /* Its parts end soon. Readers that came to wait for them begin anew. None is being started. */

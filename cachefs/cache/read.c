@@ -320,21 +320,30 @@ void read_gather(struct object_read *read)
 }
 
 /* Has what lies ahead of the read fetched, a part at a time. */
-static void read_ahead(struct reader *reader, uint32_t from, uint32_t to)
+static void read_ahead(struct object_read *read)
 {
+	struct reader *reader = read->reader;
 	struct object *object = reader->object;
+	struct cache *cache = object->cache;
+	const struct readahead_means means = {
+		.streams = &cache->streams,
+		.buffers = cache->n_buffers,
+		.gets = origin_limit(reader->origin),
+	};
+	struct readahead_wish wish;
+	int n = 0;
 
-	if (to > object->n_chunks)
-		to = object->n_chunks;
-	while (from < to) {
-		int n;
+	readahead_note(&reader->readahead, &means, read->offset, read->size_bytes,
+		atomic_load(&read->stalled), read->started_ns, &wish);
+	if (wish.to > object->n_chunks)
+		wish.to = object->n_chunks;
+	while (n >= 0 && fetch_find_absent(object, &wish.from, wish.to)) {
+		uint32_t left = wish.to - wish.from;
 
-		if (object_load_group(object, from / INDEX_GROUP_CHUNKS))
-			return;
-		n = fetch_start(reader, NULL, from, to - from, ORIGIN_READAHEAD);
-		if (n < 0)
-			return;
-		from += n ? (uint32_t)n : 1;
+		n = fetch_start(reader, NULL, wish.from, left < wish.part ? left : wish.part,
+			ORIGIN_READAHEAD);
+		if (n > 0)
+			wish.from += (uint32_t)n;
 	}
 }
 
@@ -342,7 +351,7 @@ void object_read_start(struct object_read *read)
 {
 	struct reader *reader = read->reader;
 	struct object *object = reader->object;
-	uint32_t first, last, ahead_from, ahead_to;
+	uint32_t first, last;
 
 	check(read->size_bytes <= OBJECT_READ_MAX);
 	atomic_init(&read->error, 0);
@@ -373,11 +382,10 @@ void object_read_start(struct object_read *read)
 		};
 		list_init(&piece->link);
 	}
-	readahead_note(&reader->readahead, read->offset, read->size_bytes, &ahead_from, &ahead_to);
 	read->gathering = read->n_pieces == 1;
 	list_init(&read->gather);
 	pieces_start(read);
-	read_ahead(reader, ahead_from, ahead_to);
+	read_ahead(read);
 	pieces_started(read);
 }
 

@@ -16,6 +16,7 @@
 #include "commit.h"
 #include "complete.h"
 #include "gather.h"
+#include "readahead.h"
 #include "resident.h"
 #include "space.h"
 #include "strays.h"
@@ -58,6 +59,8 @@ struct cache {
 	struct evict_candidates *candidates; /* evict_lock */
 	struct resident resident;
 	struct gather gather;
+	uint32_t n_buffers; /* of pool */
+	struct readahead_streams streams;
 	struct completions completions;
 	struct space space;
 	struct commit commit;

@@ -287,11 +287,16 @@ void origin_count_twice(struct origin *origin, uint64_t bytes)
 	lock_drop(&origin->lock);
 }
 
+unsigned origin_limit(const struct origin *origin)
+{
+	return origin->ops->prepare ? atomic_load(&origin->flow.limit) : 0;
+}
+
 void origin_stats(struct origin *origin, struct origin_stats *ret)
 {
 	lock_take(&origin->lock);
 	*ret = origin->stats;
 	lock_drop(&origin->lock);
 	ret->bytes = atomic_load(&origin->bytes);
-	ret->limit = origin->ops->prepare ? atomic_load(&origin->flow.limit) : 0;
+	ret->limit = origin_limit(origin);
 }

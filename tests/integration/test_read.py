@@ -127,37 +127,12 @@ def test_many_processes_read_one_object(cache, scripted, rounds, workdir):
     assert cache.rss_peak_bytes() < 512 * MIB
 
 
-def test_forked_readers_of_one_descriptor(cache, scripted):
-    content = data.make("quarters", 96 * MIB)
-    scripted.put("a", content)
-    mounted = cache.mount_origin(scripted)
-    assert child.call(reads.quarters, mounted / "a") == data.digest(content)
-    assert scripted.faulty.sent() <= 1.2 * len(content)
-
-
 def test_readers_against_dontneed(cache, scripted):
     content = data.make("dontneed", 64 * MIB)
     scripted.put("a", content)
     mounted = cache.mount_origin(scripted)
     assert child.call(reads.against_dontneed, mounted / "a", 4, data.digest(content)) == 4
     assert data.fetched_once(scripted.faulty.requests("get"), len(content))
-
-
-@pytest.mark.timeout(240)
-def test_500_files_open(cache, workdir):
-    origin = DirectoryOrigin(workdir / "origin")
-    size = 2 * MIB + 99
-    names = [f"f{n:03}" for n in range(500)]
-    whole = data.make("500", size + 500)
-    for n, name in enumerate(names):
-        origin.put(name, memoryview(whole)[n:n + size])
-    mounted = cache.mount_origin(origin)
-    in_turn, anywhere = child.call(reads.many_open, [str(mounted / name) for name in names], 3, timeout_s=200)
-    assert in_turn == [data.digest(whole[n:n + MIB]) for n in range(500)]
-    for n, (first, found) in enumerate(anywhere):
-        assert found == data.digest(whole[n + first:n + min(first + MIB, size)]), names[n]
-    assert cache.rss_peak_bytes() < 512 * MIB
-    assert cache.counters()["store_errors"] == 0
 
 
 def test_a_cold_mapping_is_as_fast_as_reading(cache, scripted):

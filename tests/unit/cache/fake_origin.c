@@ -633,6 +633,12 @@ int origin_object_name(const struct origin *origin, const char *path, char *name
 	return snprintf(name, size, "fake://world/%s", path) < (int)size ? 0 : -ENAMETOOLONG;
 }
 
+unsigned origin_limit(const struct origin *origin)
+{
+	(void)origin;
+	return 16;
+}
+
 void origin_stats(struct origin *origin, struct origin_stats *ret)
 {
 	struct world *world = origin->world;

@@ -1,6 +1,7 @@
-/* Readahead: sequential reads are run ahead of, random ones are not, and nothing is asked twice. */
+/* Readahead: what goes on is run ahead of, what doesn't is not, and nothing is asked twice. */
 #include "readahead.h"
 
+#include "base/clock.h"
 #include "rig.h"
 
 #include <stdlib.h>
@@ -9,50 +10,71 @@
 #define MIB    (1ull << 20)
 #define CHUNKS 4096u
 
-static struct readahead *start(void)
-{
-	struct readahead *readahead = calloc(1, sizeof *readahead);
+/* One handle; and what was asked for of it. */
+struct fixture {
+	struct readahead readahead;
+	struct readahead_streams own, *streams;
+	uint32_t buffers, gets;
+	uint64_t now_ns;
+	bool waits;
+	uint8_t asked[CHUNKS];
+	uint32_t n_asked, n_wishes;
+};
 
-	lock_init(&readahead->lock);
-	return readahead;
+static struct fixture *start(void)
+{
+	struct fixture *f = calloc(1, sizeof *f);
+
+	lock_init(&f->readahead.lock);
+	f->streams = &f->own;
+	f->buffers = 192;
+	f->gets = 16;
+	f->now_ns = 5 * NS_PER_SEC;
+	f->waits = true;
+	return f;
 }
 
-static void end(struct readahead *readahead)
+static void end(struct fixture *f)
 {
-	lock_destroy(&readahead->lock);
-	free(readahead);
+	lock_destroy(&f->readahead.lock);
+	free(f);
 }
 
-/* Notes the read, and that no chunk that was asked for is asked for again. Returns how many were. */
-static uint32_t note(
-	struct readahead *readahead, uint64_t offset, uint32_t size_bytes, uint8_t *asked)
+/* Notes the read, and that no chunk that was asked for is asked for again, nor one of the read's
+ * own. Returns how many were. */
+static uint32_t note(struct fixture *f, uint64_t offset, uint32_t size_bytes)
 {
-	uint32_t from, to;
+	const struct readahead_means means = {f->streams, f->buffers, f->gets};
+	uint32_t first = (uint32_t)(offset / CHUNK_SIZE),
+		 last = (uint32_t)((offset + size_bytes - 1) / CHUNK_SIZE);
+	struct readahead_wish wish;
 
-	readahead_note(readahead, offset, size_bytes, &from, &to);
-	assert_true(from <= to);
-	if (from < to)
-		assert_true(from > (offset + size_bytes - 1) / CHUNK_SIZE);
-	for (uint32_t i = from; i < to && i < CHUNKS; i++) {
-		assert_int_equal(asked[i], 0);
-		asked[i] = 1;
+	readahead_note(&f->readahead, &means, offset, size_bytes, f->waits, f->now_ns, &wish);
+	assert_true(wish.from <= wish.to);
+	assert_in_range(wish.part, PART_LEAST, PART_MOST);
+	if (wish.from == wish.to)
+		return 0;
+	assert_true(wish.from > last || wish.to <= first);
+	for (uint32_t i = wish.from; i < wish.to && i < CHUNKS; i++) {
+		assert_int_equal(f->asked[i], 0);
+		f->asked[i] = 1;
 	}
-	return to - from;
+	f->n_asked += wish.to - wish.from;
+	f->n_wishes++;
+	return wish.to - wish.from;
 }
 
 static void random_reads_ask_for_nothing(void **state)
 {
-	struct readahead *readahead = start();
-	uint8_t asked[CHUNKS] = {0};
+	struct fixture *f = start();
 
 	(void)state;
 	/* Never within a window's reach of one of the last few. */
-	for (uint64_t i = 0; i < 500; i++) {
-		uint64_t offset = (i * 1237 * 16 * MIB) % (CHUNKS * 16 * MIB);
-
-		assert_int_equal(note(readahead, offset, 4096, asked), 0);
-	}
-	end(readahead);
+	for (uint64_t i = 0; i < 500; i++)
+		assert_int_equal(note(f, (i * 1237 * 16 * MIB) % (CHUNKS * 16 * MIB), 4096), 0);
+	/* Nor do they take anything from others. */
+	assert_int_equal(atomic_load(&f->own.now), 0);
+	end(f);
 }
 
 static void sequential_reads_grow(void **state)
@@ -61,73 +83,185 @@ static void sequential_reads_grow(void **state)
 
 	(void)state;
 	for (unsigned s = 0; s < 5; s++) {
-		struct readahead *readahead = start();
-		uint8_t asked[CHUNKS] = {0};
+		struct fixture *f = start();
 		uint64_t offset = 0;
-		uint32_t all = 0, largest = 0;
 
 		/* One read alone is no sequence. */
-		assert_int_equal(note(readahead, 0, sizes[s], asked), 0);
+		assert_int_equal(note(f, 0, sizes[s]), 0);
 		while (offset < 512 * MIB) {
-			uint32_t n;
-
 			offset += sizes[s];
-			n = note(readahead, offset, sizes[s], asked);
-			largest = n > largest ? n : largest;
-			all += n;
+			note(f, offset, sizes[s]);
+			/* What is ahead isn't more than twice what was read, nor than the share. */
+			assert_true(f->n_asked <= 3 * (offset + sizes[s]) / MIB + 2);
+			assert_true(f->n_asked <= (offset + sizes[s]) / MIB + 144 + 2);
 		}
-		assert_true(largest >= 16);
-		/* What lies ahead at the end is no more than the largest window. */
-		assert_in_range(all, 512 - 16, 512 + 64 + 8);
-		end(readahead);
+		assert_in_range(f->n_asked, 512 + 100, 512 + 144 + 8);
+		/* In parts. */
+		assert_in_range(f->n_wishes, 1, 512 / PART_LEAST + 16);
+		end(f);
 	}
+}
+
+/* Who never waits needs no more than the first window; and less when there is little memory. */
+static void a_window_is_no_larger_than_it_must_be(void **state)
+{
+	struct fixture *f = start();
+
+	(void)state;
+	f->waits = false;
+	for (uint64_t i = 0; i < 300; i++)
+		note(f, i * MIB, MIB);
+	assert_in_range(f->n_asked, 299, 299 + WINDOW_FIRST);
+	end(f);
+	f = start();
+	f->buffers = 16;
+	for (uint64_t i = 0; i < 300; i++)
+		note(f, i * MIB, MIB);
+	assert_in_range(f->n_asked, 299, 299 + 12);
+	end(f);
+	/* An origin that lets few GETs run. */
+	f = start();
+	f->gets = 2;
+	for (uint64_t i = 0; i < 300; i++)
+		note(f, i * MIB, MIB);
+	assert_in_range(f->n_asked, 299, 299 + 3 * PART_MOST);
+	end(f);
 }
 
 static void four_streams_at_once(void **state)
 {
-	struct readahead *readahead = start();
-	uint8_t asked[CHUNKS] = {0};
-	uint32_t all[4] = {0};
+	struct fixture *f = start();
 
 	(void)state;
 	for (uint64_t i = 0; i < 300; i++) {
 		for (uint64_t s = 0; s < 4; s++)
-			all[s] += note(readahead, s * 1000 * MIB + i * MIB, MIB, asked);
+			note(f, s * 1000 * MIB + i * MIB, MIB);
 	}
-	for (unsigned s = 0; s < 4; s++)
-		assert_in_range(all[s], 284, 372);
-	end(readahead);
+	assert_in_range(f->n_asked, 4 * 299, 4 * (299 + 36));
+	end(f);
+}
+
+/* Of as many handles: together no more than one alone, and what a second ago was is forgotten. */
+static void many_readers_share(void **state)
+{
+	struct readahead_streams streams = {0};
+	struct fixture *f[64];
+	uint32_t n_asked = 0;
+
+	(void)state;
+	for (unsigned k = 0; k < 64; k++) {
+		f[k] = start();
+		f[k]->streams = &streams;
+	}
+	for (uint64_t i = 0; i < 200; i++) {
+		for (unsigned k = 0; k < 64; k++) {
+			f[k]->now_ns += 100 * NS_PER_MS;
+			note(f[k], i * MIB, MIB);
+		}
+	}
+	for (unsigned k = 0; k < 64; k++)
+		n_asked += f[k]->n_asked;
+	assert_in_range(n_asked, 64 * 199, 64 * (199 + 4));
+	for (uint64_t i = 200; i < 400; i++) {
+		f[0]->now_ns += 100 * NS_PER_MS;
+		note(f[0], i * MIB, MIB);
+	}
+	assert_in_range(f[0]->n_asked, 399 + 100, 399 + 144);
+	for (unsigned k = 0; k < 64; k++)
+		end(f[k]);
 }
 
 /* The kernel's own readahead may turn neighbours round. */
 static void neighbours_in_any_order(void **state)
 {
-	struct readahead *readahead = start();
-	uint8_t asked[CHUNKS] = {0};
-	uint32_t all = 0;
+	struct fixture *f = start();
 
 	(void)state;
 	for (uint64_t i = 0; i < 300; i += 2) {
-		all += note(readahead, (i + 1) * MIB, MIB, asked);
-		all += note(readahead, i * MIB, MIB, asked);
+		note(f, (i + 1) * MIB, MIB);
+		note(f, i * MIB, MIB);
 	}
-	assert_true(all >= 200);
-	end(readahead);
+	assert_in_range(f->n_asked, 296, 298 + 144);
+	end(f);
+	/* And send pieces of its window from several threads. */
+	f = start();
+	for (uint64_t i = 0; i < 300; i += 4) {
+		note(f, (i + 2) * MIB, MIB);
+		note(f, (i + 3) * MIB, MIB);
+		note(f, i * MIB, MIB);
+		note(f, (i + 1) * MIB, MIB);
+	}
+	assert_in_range(f->n_asked, 290, 298 + 144);
+	end(f);
+}
+
+static void backwards(void **state)
+{
+	static const uint32_t sizes[] = {4096, 131072, 1 << 20, 3 << 20};
+
+	(void)state;
+	for (unsigned s = 0; s < 4; s++) {
+		struct fixture *f = start();
+
+		for (uint64_t offset = 384 * MIB; offset;) {
+			offset -= sizes[s];
+			note(f, offset, sizes[s]);
+		}
+		/* Each but those that the first reads were of, in parts. */
+		assert_in_range(f->n_asked, 384 - 9, 384 - 1);
+		assert_in_range(f->n_wishes, 1, 384 / PART_LEAST + 16);
+		end(f);
+	}
+}
+
+/* Of each three chunks one. */
+static void small_strides_ask_for_nothing(void **state)
+{
+	struct fixture *f = start();
+
+	(void)state;
+	for (uint64_t i = 0; i < 300; i++)
+		note(f, i * 3 * MIB, MIB);
+	assert_int_equal(f->n_asked, 0);
+	/* Also after all of it was read for long. */
+	for (uint64_t i = 0; i < 500; i++)
+		note(f, (1000 + i) * MIB, MIB);
+	f->n_asked = 0;
+	for (uint64_t i = 0; i < 500; i++)
+		note(f, 1500 * MIB + i * 3 * MIB, MIB);
+	assert_in_range(f->n_asked, 0, 350);
+	end(f);
+}
+
+/* Tensors of one size with others between them: what lies between is fetched once at most. */
+static void runs_with_gaps(void **state)
+{
+	struct fixture *f = start();
+
+	(void)state;
+	for (uint64_t run = 0; run < 20; run++) {
+		for (uint64_t i = 0; i < 32; i++)
+			note(f, run * 100 * MIB + i * MIB, MIB);
+		assert_in_range(f->n_asked, run * 30, (run + 1) * 32 + 64);
+	}
+	/* One that is longer is run ahead of as far as any. */
+	f->n_asked = 0;
+	for (uint64_t i = 0; i < 200; i++)
+		note(f, 2100 * MIB + i * MIB, MIB);
+	assert_in_range(f->n_asked, 199 + 64, 199 + 144);
+	end(f);
 }
 
 /* The ends of what can be asked for. */
 static void far_offsets(void **state)
 {
-	struct readahead *readahead = start();
+	struct fixture *f = start();
 	uint64_t last = (uint64_t)UINT32_MAX * CHUNK_SIZE - 40 * MIB;
-	uint32_t from, to;
 
 	(void)state;
-	for (uint64_t i = 0; i < 40; i++) {
-		readahead_note(readahead, last + i * MIB, MIB, &from, &to);
-		assert_true(from <= to);
-	}
-	end(readahead);
+	for (uint64_t i = 0; i < 40; i++)
+		note(f, last + i * MIB, MIB);
+	end(f);
 }
 
 /* A whole object, as handles do it: each byte once, in few requests. */
@@ -149,8 +283,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_reads_ask_for_nothing),
 		cmocka_unit_test(sequential_reads_grow),
+		cmocka_unit_test(a_window_is_no_larger_than_it_must_be),
 		cmocka_unit_test(four_streams_at_once),
+		cmocka_unit_test(many_readers_share),
 		cmocka_unit_test(neighbours_in_any_order),
+		cmocka_unit_test(backwards),
+		cmocka_unit_test(small_strides_ask_for_nothing),
+		cmocka_unit_test(runs_with_gaps),
 		cmocka_unit_test(far_offsets),
 		cmocka_unit_test_setup_teardown(
 			a_sequential_reader_makes_large_requests, rig_set_up, rig_tear_down),

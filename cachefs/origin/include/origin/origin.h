@@ -225,5 +225,7 @@ struct origin_stats {
 	int64_t last_error_wall_ns;
 };
 void origin_stats(struct origin *origin, struct origin_stats *ret);
+/* The same as limit of the stats. */
+unsigned origin_limit(const struct origin *origin);
 
 #endif
