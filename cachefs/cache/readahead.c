@@ -111,7 +111,8 @@ static uint32_t at_most(uint32_t chunks, uint64_t limit)
 	return chunks < limit ? chunks : (uint32_t)limit;
 }
 
-/* Chunks to the end of a run as long as the longest of the last few; UINT64_MAX: it is longer. */
+/* Chunks to the end of a run as long as the longest of the last few; UINT64_MAX: it is longer, by more
+ * than the kernel's own readahead makes of it. */
 static uint64_t left_of_run(const struct readahead *readahead, const struct stream *stream)
 {
 	uint64_t length = stream->end - stream->first, longest = 0;
@@ -120,7 +121,9 @@ static uint64_t left_of_run(const struct readahead *readahead, const struct stre
 		if (readahead->runs[i] > longest)
 			longest = readahead->runs[i];
 	}
-	return length <= longest ? (longest - length + CHUNK_SIZE - 1) / CHUNK_SIZE : UINT64_MAX;
+	if (length > longest + longest / 2)
+		return UINT64_MAX;
+	return length < longest ? (longest - length + CHUNK_SIZE - 1) / CHUNK_SIZE : 0;
 }
 
 static uint32_t window_of(const struct readahead *readahead, const struct readahead_means *means,

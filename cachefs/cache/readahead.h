@@ -8,8 +8,8 @@
  *   none     at its first read; and while more than a third of what it passes over isn't read, so
  *            that random and strided reads fetch their own chunks and no more
  *   at most  twice what was read of it; what lies before the end of a run as long as the longest of
- *            the last few on this handle, which tensors and columns between gaps are, until it goes
- *            on beyond that; and its share: three quarters of the buffers divided by the streams of
+ *            the last few on this handle, which tensors and columns between gaps are, until it is
+ *            half as long again; and its share: three quarters of the buffers divided by the streams of
  *            all handles that were read on within a second, and what the origin would run at once
  *   grows    from WINDOW_FIRST twofold whenever a read has to wait for what it asked for, so that it
  *            becomes what the link delivers while a request is under way, and a slow reader's stays
