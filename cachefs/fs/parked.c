@@ -89,7 +89,8 @@ static bool take(struct parked *parked)
 static void answered(struct parking *parking)
 {
 	check(lock_held(&parking->lock) && parking->answering);
-	if (!--parking->answering)
+	/* The watcher waits for the same condition, and has nothing to do with it. */
+	if (!--parking->answering && parking->abandoned)
 		cond_broadcast(&parking->changed);
 }
 
@@ -118,7 +119,7 @@ void parked_end(struct parked *parked)
 	check(parked->state == PARKED_ANSWERED);
 	if (parked->claimed)
 		answered(parking);
-	if (!--parking->count)
+	if (!--parking->count && parking->closing)
 		cond_broadcast(&parking->changed);
 	lock_drop(&parking->lock);
 }
