@@ -346,7 +346,7 @@ void commit_chunk(struct cache *cache, struct chunk *chunk)
 {
 	struct commit *commit = &cache->commit;
 	struct object *object = chunk->object;
-	bool urgent;
+	bool urgent, wake;
 
 	lock_take(&object->lock);
 	/* The chunk that may complete its object shouldn't make the next open wait. */
@@ -354,12 +354,16 @@ void commit_chunk(struct cache *cache, struct chunk *chunk)
 		 chunk->index + 1 == object->n_chunks;
 	lock_drop(&object->lock);
 	lock_take(&commit->lock);
-	if (list_empty(&commit->chunks))
+	wake = list_empty(&commit->chunks);
+	if (wake)
 		commit->oldest_ns = clock_now_ns();
 	list_append(&commit->chunks, &chunk->queued);
 	commit->bytes += chunk->size_bytes;
+	wake = wake || commit->bytes >= COMMIT_BYTES || (urgent && !commit->urgent);
 	commit->urgent = commit->urgent || urgent;
-	cond_signal(&commit->wake);
+	/* Else the thread wakes by itself, when the oldest has waited its time. */
+	if (wake)
+		cond_signal(&commit->wake);
 	lock_drop(&commit->lock);
 }
 
