@@ -3,7 +3,7 @@
  *
  *   1. absent -> fetching      fetch_start
  *   2. fetching, PHASE_FETCH   bytes come (fetch.c); waiters whose bytes are there are served
- *   3. fetching, PHASE_KEEP    chunk_keep: checksum, room, write
+ *   3. fetching, PHASE_KEEP    chunk_keep: checksum, room, write; by a keep thread what may block
  *   4. fetching -> written     kept; the commit queue has it
  *      fetching -> absent      no room, the disk refused, or the fetch failed
  *   5. written -> present      commit.c, after data and index are durable
@@ -194,12 +194,27 @@ static void kept(struct ring_io *io, int result)
 	commit_chunk(cache, chunk);
 }
 
+/* Its room is taken. */
+static void keep_in(struct chunk *chunk, struct raw *raw)
+{
+	uint64_t offset = (uint64_t)chunk->index * CHUNK_SIZE;
+
+	chunk->io = (struct ring_io){
+		.op = RING_WRITE,
+		.fd = raw_fd(raw, offset, chunk->size_bytes),
+		.bytes = chunk->buffer->bytes,
+		.size_bytes = chunk->size_bytes,
+		.offset = offset,
+		.done = kept,
+	};
+	ring_submit(chunk->object->cache->ring, &chunk->io);
+}
+
 static void keep_run(struct job *job)
 {
 	struct chunk *chunk = container_of(job, struct chunk, job);
 	struct object *object = chunk->object;
 	struct cache *cache = object->cache;
-	uint64_t offset = (uint64_t)chunk->index * CHUNK_SIZE;
 	struct raw *raw;
 
 	if (trouble_forbids_writes(cache) || !space_take(cache, chunk_disk_size(chunk))) {
@@ -212,15 +227,24 @@ static void keep_run(struct job *job)
 		keep_failed(chunk);
 		return;
 	}
-	chunk->io = (struct ring_io){
-		.op = RING_WRITE,
-		.fd = raw_fd(raw, offset, chunk->size_bytes),
-		.bytes = chunk->buffer->bytes,
-		.size_bytes = chunk->size_bytes,
-		.offset = offset,
-		.done = kept,
-	};
-	ring_submit(cache->ring, &chunk->io);
+	keep_in(chunk, raw);
+}
+
+/* False: something has to be made, evicted or asked for first, which blocks. */
+static bool keep_at_once(struct chunk *chunk)
+{
+	struct object *object = chunk->object;
+	struct cache *cache = object->cache;
+	struct raw *raw;
+
+	lock_take(&object->lock);
+	raw = object->raw;
+	lock_drop(&object->lock);
+	if (!raw || trouble_forbids_writes(cache) ||
+		!space_take_at_once(cache, chunk_disk_size(chunk)))
+		return false;
+	keep_in(chunk, raw);
+	return true;
 }
 
 void chunk_keep(struct chunk *chunk)
@@ -228,6 +252,8 @@ void chunk_keep(struct chunk *chunk)
 	chunk->sum = hash64(chunk->buffer->bytes, chunk->size_bytes);
 	if (!chunk->again)
 		pool_buffer_fetched(chunk->buffer);
+	if (keep_at_once(chunk))
+		return;
 	chunk->job.run = keep_run;
 	work_post(chunk->object->cache->keeps, &chunk->job);
 }

@@ -123,7 +123,6 @@ static void collect_ready(struct chunk *chunk, struct list *ready)
 static size_t fill(struct fetch *fetch, struct chunk *chunk, const uint8_t *bytes, size_t n)
 {
 	struct object *object = fetch->object;
-	struct pool_buffer *buffer;
 	struct list ready;
 	bool full;
 
@@ -140,13 +139,12 @@ static size_t fill(struct fetch *fetch, struct chunk *chunk, const uint8_t *byte
 		chunk->fetch = NULL;
 	}
 	lock_drop(&object->lock);
-	buffer = pool_buffer_ref(chunk->buffer);
+	/* Readers first: the checksum takes a moment. */
+	pieces_ready(&ready, chunk->buffer);
 	if (full) {
 		fetch->chunks[fetch->next++] = NULL;
 		chunk_keep(chunk);
 	}
-	pieces_ready(&ready, buffer);
-	pool_buffer_unref(buffer);
 	return n;
 }
 

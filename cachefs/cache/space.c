@@ -55,6 +55,12 @@ int space_init(struct cache *cache, const char *capacity, struct why *why)
 	return 0;
 }
 
+/* space.lock held. */
+static bool seen_long_ago(const struct space *space, uint64_t now)
+{
+	return !space->free_seen_ns || now - space->free_seen_ns > FREE_SEEN_NS;
+}
+
 /* Asks the file system again when the last answer is old. The lock isn't held over it. */
 static void refresh(struct cache *cache)
 {
@@ -65,7 +71,7 @@ static void refresh(struct cache *cache)
 	bool old;
 
 	lock_take(&space->lock);
-	old = !space->free_seen_ns || now - space->free_seen_ns > FREE_SEEN_NS;
+	old = seen_long_ago(space, now);
 	if (old)
 		space->free_seen_ns = now;
 	lock_drop(&space->lock);
@@ -84,6 +90,17 @@ static bool fits(const struct space *space, uint64_t bytes)
 	       space->fs_free_bytes >= space->reserve_bytes + bytes;
 }
 
+/* space.lock held. */
+static bool take(struct space *space, uint64_t bytes)
+{
+	if (!fits(space, bytes))
+		return false;
+	space->used_bytes += bytes;
+	space->fs_free_bytes -= bytes;
+	space->full = false;
+	return true;
+}
+
 static bool try_take(struct cache *cache, uint64_t bytes)
 {
 	struct space *space = &cache->space;
@@ -91,12 +108,18 @@ static bool try_take(struct cache *cache, uint64_t bytes)
 
 	refresh(cache);
 	lock_take(&space->lock);
-	taken = fits(space, bytes);
-	if (taken) {
-		space->used_bytes += bytes;
-		space->fs_free_bytes -= bytes;
-		space->full = false;
-	}
+	taken = take(space, bytes);
+	lock_drop(&space->lock);
+	return taken;
+}
+
+bool space_take_at_once(struct cache *cache, uint64_t bytes)
+{
+	struct space *space = &cache->space;
+	bool taken;
+
+	lock_take(&space->lock);
+	taken = !seen_long_ago(space, clock_now_ns()) && take(space, bytes);
 	lock_drop(&space->lock);
 	return taken;
 }

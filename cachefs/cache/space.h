@@ -25,6 +25,9 @@ struct space {
 int space_init(struct cache *cache, const char *capacity, struct why *why);
 /* Takes room for bytes, evicting what can be evicted; false: there is none. Blocks. */
 bool space_take(struct cache *cache, uint64_t bytes);
+/* The same without evicting or asking the file system; false: space_take may know better. Doesn't
+ * block. */
+bool space_take_at_once(struct cache *cache, uint64_t bytes);
 /* False for a moment after there was none to be had. */
 bool space_has_hope(struct cache *cache);
 void space_give(struct cache *cache, uint64_t bytes);
