@@ -41,7 +41,7 @@ static void die(const char *what)
 }
 
 /* What can't be written down would be a hole in the record: there is no going on. */
-static void note(char kind, off_t offset, const void *bytes, size_t size)
+static void note(char kind, off_t offset, void *bytes, size_t size)
 {
 	struct {
 		char kind, zero[7];
@@ -49,7 +49,7 @@ static void note(char kind, off_t offset, const void *bytes, size_t size)
 	} head = {.kind = kind, .offset = (uint64_t)offset, .size = size};
 	struct iovec iov[] = {
 		{.iov_base = &head, .iov_len = sizeof head},
-		{.iov_base = (void *)(uintptr_t)bytes, .iov_len = size},
+		{.iov_base = bytes, .iov_len = size},
 	};
 
 	if (writev(log_fd, iov, 2) != (ssize_t)(sizeof head + size))
@@ -128,7 +128,8 @@ static void disk_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t
 		fuse_reply_err(req, ENOSPC);
 		return;
 	}
-	note('W', offset, bytes, size);
+	/* libfuse's own buffer, which writev takes as it is. */
+	note('W', offset, (char *)bytes, size);
 	if (pwrite(image_fd, bytes, size, offset) != (ssize_t)size)
 		die("image");
 	fuse_reply_write(req, size);
