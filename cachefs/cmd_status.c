@@ -213,6 +213,9 @@ static void print_volume(const json_t *volume)
 	printf("  now      %llu nodes, %llu handles, %llu parked requests\n",
 		json_number(volume, "nodes"), json_number(volume, "handles"),
 		json_number(volume, "parked"));
+	if (json_number(volume, "listings_refused"))
+		printf("  refused  %llu listings of more names than memory has room for\n",
+			json_number(volume, "listings_refused"));
 	if (json_number(volume, "hidden_keys"))
 		printf("  hidden   %llu keys that can't be names\n",
 			json_number(volume, "hidden_keys"));

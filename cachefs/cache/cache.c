@@ -99,6 +99,9 @@ int cache_new(const struct cache_config *config, struct cache **ret, struct why 
 	list_init(&cache->fetches);
 	complete_init(cache);
 	list_init(&cache->idle_objects);
+	lock_init(&cache->trees_lock);
+	list_init(&cache->trees);
+	cache->listing_room.make = trees_make_room;
 	r = start(cache, config, why);
 	if (r) {
 		cache_free(cache);

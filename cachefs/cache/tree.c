@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/work.h"
+#include "whole.h"
 
 #define TICK_NS (250 * NS_PER_MS)
 
@@ -15,6 +16,7 @@ void todo_init(struct todo *todo)
 {
 	list_init(&todo->lookups);
 	list_init(&todo->lists);
+	list_init(&todo->more);
 	list_init(&todo->dirs);
 	list_init(&todo->names);
 }
@@ -49,6 +51,12 @@ void todo_do(struct todo *todo)
 
 		wait_ended(list->account, list->waits_since_ns);
 		list->done(list, list->result);
+	}
+	while ((link = list_pop(&todo->more))) {
+		struct tree_more *more = container_of(link, struct tree_more, link);
+
+		wait_ended(more->account, more->waits_since_ns);
+		more->done(more);
 	}
 }
 
@@ -118,6 +126,7 @@ static enum knowledge consult(struct tree *tree, struct dir *dir, const char *pa
 	bool lists_all = origin_lists_all(tree->origin);
 	struct listing_entry entry;
 	const char *component;
+	size_t index;
 
 	*ret_fresh_ms = 0;
 	if (name && name->known && name->fresh_from_ns >= dir->fresh_from_ns &&
@@ -135,11 +144,16 @@ static enum knowledge consult(struct tree *tree, struct dir *dir, const char *pa
 	if (lists_all &&
 		tree_fresh(dir->missing_from_ns, tree->config.negative_ttl_ms, ret_fresh_ms))
 		return KNOWN_MISSING;
+	split(path, &component);
+	if (!dir->listing && tree_fresh(dir->asked_ns, tree->config.ttl_ms, ret_fresh_ms) &&
+		dir_growing_has(dir, component, &entry)) {
+		*ret = entry.attr;
+		return KNOWN;
+	}
 	if (!dir->listing ||
 		(!tree_fresh(dir->fresh_from_ns, tree->config.ttl_ms, ret_fresh_ms) && !told))
 		return UNKNOWN;
-	split(path, &component);
-	if (listing_find(dir->listing, component, strlen(component), &entry)) {
+	if (listing_find(dir->listing, component, strlen(component), &entry, &index)) {
 		if (!entry.attr_known && entry.attr.kind == ORIGIN_FILE)
 			return UNKNOWN;
 		*ret = entry.attr;
@@ -158,13 +172,15 @@ static bool remembered(
 	const struct name *name = name_find(tree, path);
 	struct listing_entry entry;
 	const char *component;
+	size_t index;
 
 	if (name && name->known && !name->missing) {
 		*ret = name->attr;
 		return true;
 	}
 	split(path, &component);
-	if (!dir->listing || !listing_find(dir->listing, component, strlen(component), &entry) ||
+	if (!dir->listing ||
+		!listing_find(dir->listing, component, strlen(component), &entry, &index) ||
 		(!entry.attr_known && entry.attr.kind == ORIGIN_FILE))
 		return false;
 	*ret = entry.attr;
@@ -213,17 +229,22 @@ void lookup_step(struct tree_lookup *lookup, bool told, struct todo *todo)
 }
 
 /* Somebody begins to wait for the origin: the time, for wait_ended. */
-static uint64_t miss(struct tree *tree, struct cache_account *account)
+static uint64_t wait_begun(struct cache_account *account)
 {
 	uint64_t now_ns;
 
-	check(lock_held(&tree->lock));
-	tree->stats.misses++;
 	if (!account)
 		return 0;
 	now_ns = clock_now_ns();
 	stalls_begin(&account->stalled_names, now_ns);
 	return now_ns;
+}
+
+static uint64_t miss(struct tree *tree, struct cache_account *account)
+{
+	check(lock_held(&tree->lock));
+	tree->stats.misses++;
+	return wait_begun(account);
 }
 
 void tree_lookup_start(struct tree_lookup *lookup)
@@ -270,6 +291,8 @@ void tree_list_start(struct tree_list *list)
 		tree->stats.stale++;
 		list_answer(list, 0, dir->listing, TREE_RETRY_NS / NS_PER_MS, &todo);
 		dir_refresh(dir, &todo);
+	} else if (dir->listing && list->goes_on) {
+		list_answer(list, 0, dir->listing, 0, &todo);
 	} else {
 		dir_wait_list(dir, list, &todo);
 	}
@@ -277,6 +300,25 @@ void tree_list_start(struct tree_list *list)
 		tree->stats.hits++;
 	else
 		list->waits_since_ns = miss(tree, list->account);
+	if (dir && list->streams)
+		ahead_step(dir, &todo);
+	lock_drop(&tree->lock);
+	todo_do(&todo);
+}
+
+void tree_more_start(struct tree_more *more)
+{
+	struct tree *tree = more->tree;
+	struct todo todo;
+
+	todo_init(&todo);
+	list_init(&more->link);
+	more->waits_since_ns = 0;
+	lock_take(&tree->lock);
+	list_append(&tree->more, &more->link);
+	dir_give_more(tree, more->listing, &todo);
+	if (list_empty(&todo.more))
+		more->waits_since_ns = wait_begun(more->account);
 	lock_drop(&tree->lock);
 	todo_do(&todo);
 }
@@ -372,6 +414,8 @@ int tree_new(struct cache *cache, struct origin *origin, const struct tree_confi
 	cond_init(&tree->tick);
 	list_init(&tree->dirs_lru);
 	list_init(&tree->names_lru);
+	list_init(&tree->more);
+	list_init(&tree->to_save);
 	r = map_init(&tree->dirs);
 	if (!r)
 		r = map_init(&tree->names);
@@ -384,6 +428,9 @@ int tree_new(struct cache *cache, struct origin *origin, const struct tree_confi
 		free(tree);
 		return r;
 	}
+	lock_take(&cache->trees_lock);
+	list_append(&cache->trees, &tree->link);
+	lock_drop(&cache->trees_lock);
 	*ret = tree;
 	return 0;
 }
@@ -392,6 +439,9 @@ void tree_free(struct tree *tree)
 {
 	if (!tree)
 		return;
+	lock_take(&tree->cache->trees_lock);
+	list_remove(&tree->link);
+	lock_drop(&tree->cache->trees_lock);
 	lock_take(&tree->lock);
 	while (tree->asking || tree->saves)
 		cond_wait(&tree->quiet, &tree->lock);
@@ -406,6 +456,21 @@ void tree_free(struct tree *tree)
 	cond_destroy(&tree->tick);
 	lock_destroy(&tree->lock);
 	free(tree);
+}
+
+void trees_make_room(struct listing_room *room)
+{
+	struct cache *cache = container_of(room, struct cache, listing_room);
+
+	lock_take(&cache->trees_lock);
+	list_for_each (link, &cache->trees) {
+		struct tree *tree = container_of(link, struct tree, link);
+
+		lock_take(&tree->lock);
+		dirs_trim(tree, 0, NULL);
+		lock_drop(&tree->lock);
+	}
+	lock_drop(&cache->trees_lock);
 }
 
 void tree_stats(struct tree *tree, struct tree_stats *ret)

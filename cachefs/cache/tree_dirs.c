@@ -3,10 +3,12 @@
  *
  *   1. a question begins      dir_refresh; the index is read first, once
  *   2. the first page comes   it is all: 4. There is more: the directory is large, lookups go to
- *                             their names; if nobody waits for the whole listing the question
- *                             ends here
- *   3. further pages
- *   4. the listing is built, installed, given to whoever waits, and saved in the index
+ *                             their names; who reads the directory for the first time gets the
+ *                             listing as it grows
+ *   3. further pages          as long as somebody waits for the whole listing or has the growing one.
+ *                             Whoever waits for more names is told of each
+ *   4. the listing is whole: installed, given to whoever waits, and saved in the index. Or it fails:
+ *                             who read it gets the error after its last name
  */
 #include "tree_private.h"
 
@@ -37,11 +39,7 @@ static bool dir_equal(const struct map_node *node, const void *arg)
 
 static size_t listing_weight(const struct listing *listing)
 {
-	size_t size = 0;
-
-	if (listing)
-		listing_bytes(listing, &size);
-	return size;
+	return listing ? listing_bytes(listing) : 0;
 }
 
 static void install(struct dir *dir, struct listing *listing)
@@ -69,30 +67,41 @@ static void dir_free(struct dir *dir)
 	free(dir);
 }
 
-/* Forgets the directories used longest ago; the index still has their listings. */
-static void trim(struct tree *tree, const struct dir *keep)
+void dirs_trim(struct tree *tree, size_t max_bytes, const struct dir *keep)
 {
+	check(lock_held(&tree->lock));
 	list_for_each_safe (link, after, &tree->dirs_lru) {
 		struct dir *dir = container_of(link, struct dir, lru);
 
-		if (tree->bytes <= TREE_BYTES_MAX && tree->dirs.count <= DIRS_MAX)
+		if (tree->bytes <= max_bytes && tree->dirs.count <= DIRS_MAX)
 			return;
-		if (dir != keep && !dir->asking)
+		if (dir != keep && !dir->asking && !dir->pinned)
 			dir_free(dir);
 	}
 }
 
-struct dir *dir_get(struct tree *tree, const char *path, size_t path_size)
+struct dir *dir_find(struct tree *tree, const char *path, size_t path_size)
 {
 	const struct dir_key key = {.path = path, .size = path_size};
-	uint64_t hash = hash64(path, path_size);
 	struct map_node *node;
-	struct dir *dir;
 
 	check(lock_held(&tree->lock));
-	node = map_find(&tree->dirs, hash, dir_equal, &key);
-	if (node) {
-		dir = container_of(node, struct dir, node);
+	node = map_find(&tree->dirs, hash64(path, path_size), dir_equal, &key);
+	return node ? container_of(node, struct dir, node) : NULL;
+}
+
+const char *dir_name(const struct dir *dir)
+{
+	const char *slash = strrchr(dir->path, '/');
+
+	return slash ? slash + 1 : dir->path;
+}
+
+struct dir *dir_get(struct tree *tree, const char *path, size_t path_size)
+{
+	struct dir *dir = dir_find(tree, path, path_size);
+
+	if (dir) {
 		list_remove(&dir->lru);
 		list_append(&tree->dirs_lru, &dir->lru);
 		return dir;
@@ -111,14 +120,14 @@ struct dir *dir_get(struct tree *tree, const char *path, size_t path_size)
 	list_init(&dir->lookups);
 	list_init(&dir->to_ask);
 	list_append(&tree->dirs_lru, &dir->lru);
-	map_insert(&tree->dirs, &dir->node, hash);
-	trim(tree, dir);
+	map_insert(&tree->dirs, &dir->node, hash64(path, path_size));
+	dirs_trim(tree, TREE_BYTES_MAX, dir);
 	return dir;
 }
 
 /* --- questions --- */
 
-static void dir_begin(struct dir *dir, struct todo *todo)
+void dir_begin(struct dir *dir, struct todo *todo)
 {
 	dir->asking = true;
 	dir->asked_ns = clock_now_ns();
@@ -137,14 +146,35 @@ void dir_refresh(struct dir *dir, struct todo *todo)
 void dir_wait_lookup(struct dir *dir, struct tree_lookup *lookup, struct todo *todo)
 {
 	list_append(&dir->lookups, &lookup->link);
+	ahead_wanted(dir);
 	if (!dir->asking)
 		dir_begin(dir, todo);
 }
 
+/* Is there a growing listing that this one may have? A refresh is waited for instead: should it
+ * fail, the older listing is the better answer. */
+static bool may_stream(const struct dir *dir, const struct tree_list *list)
+{
+	return list->streams && dir->growing && !dir->listing && listing_count(dir->growing);
+}
+
+static void give_growing(struct dir *dir, struct tree_list *list, struct todo *todo)
+{
+	uint64_t left_ms = 0;
+
+	tree_fresh(dir->asked_ns, dir->tree->config.ttl_ms, &left_ms);
+	list_answer(list, 0, dir->growing, left_ms, todo);
+}
+
 void dir_wait_list(struct dir *dir, struct tree_list *list, struct todo *todo)
 {
-	dir->whole = true;
+	if (may_stream(dir, list)) {
+		give_growing(dir, list, todo);
+		return;
+	}
+	dir->whole |= !list->streams;
 	list_append(&dir->lists, &list->link);
+	ahead_wanted(dir);
 	if (!dir->asking)
 		dir_begin(dir, todo);
 }
@@ -156,6 +186,43 @@ static void answer_lists(struct dir *dir, int error, uint64_t fresh_ms, struct t
 	while ((link = list_pop(&dir->lists)))
 		list_answer(container_of(link, struct tree_list, link), error, dir->listing,
 			fresh_ms, todo);
+}
+
+static void answer_streams(struct dir *dir, struct todo *todo)
+{
+	list_for_each_safe (link, after, &dir->lists) {
+		struct tree_list *list = container_of(link, struct tree_list, link);
+
+		if (!may_stream(dir, list))
+			continue;
+		list_remove(&list->link);
+		give_growing(dir, list, todo);
+	}
+}
+
+void dir_give_more(struct tree *tree, const struct listing *listing, struct todo *todo)
+{
+	int state = listing_state(listing);
+
+	check(lock_held(&tree->lock));
+	list_for_each_safe (link, after, &tree->more) {
+		struct tree_more *more = container_of(link, struct tree_more, link);
+
+		if (more->listing != listing ||
+			(state == LISTING_GROWING && listing_count(listing) <= more->entry))
+			continue;
+		list_remove(&more->link);
+		list_append(&todo->more, &more->link);
+	}
+}
+
+bool dir_growing_has(struct dir *dir, const char *component, struct listing_entry *ret)
+{
+	size_t index;
+
+	return dir->growing &&
+	       listing_find(dir->growing, component, strlen(component), ret, &index) &&
+	       (ret->attr_known || ret->attr.kind == ORIGIN_DIR);
 }
 
 /* told: by a whole listing, just now. */
@@ -181,9 +248,10 @@ static void lookups_failed(struct dir *dir, int error, struct todo *todo)
 		const char *slash = strrchr(lookup->path, '/');
 		const char *component = slash ? slash + 1 : lookup->path;
 		struct listing_entry entry;
+		size_t index;
 
 		if (error == -EIO && dir->listing &&
-			listing_find(dir->listing, component, strlen(component), &entry) &&
+			listing_find(dir->listing, component, strlen(component), &entry, &index) &&
 			(entry.attr_known || entry.attr.kind == ORIGIN_DIR)) {
 			dir->tree->stats.stale++;
 			lookup_answer(lookup, 0, &entry.attr, TREE_RETRY_NS / NS_PER_MS, todo);
@@ -207,12 +275,23 @@ static void question_ended(struct dir *dir)
 {
 	dir->asking = false;
 	dir->whole = false;
-	listing_builder_free(&dir->builder);
+	ahead_ended(dir);
+	listing_unref(dir->growing);
+	dir->growing = NULL;
 	free(dir->request.token);
 	free(dir->request.next_token);
 	dir->request.token = dir->request.next_token = NULL;
 	tree_asked(dir->tree);
-	trim(dir->tree, dir);
+	dirs_trim(dir->tree, TREE_BYTES_MAX, dir);
+}
+
+/* Who reads the growing listing finds the error at its end. */
+static void growing_failed(struct dir *dir, int error, struct todo *todo)
+{
+	if (!dir->growing)
+		return;
+	listing_fail(dir->growing, error);
+	dir_give_more(dir->tree, dir->growing, todo);
 }
 
 static void question_failed(struct dir *dir, int error, struct todo *todo)
@@ -220,6 +299,7 @@ static void question_failed(struct dir *dir, int error, struct todo *todo)
 	uint64_t negative_ms = dir->tree->config.negative_ttl_ms;
 	struct list *link;
 
+	growing_failed(dir, error, todo);
 	if (!origin_lists_all(dir->tree->origin) && (error == -ENOENT || error == -EACCES)) {
 		dir->large = true;
 		step_lookups(dir, false, todo);
@@ -239,9 +319,10 @@ static void question_failed(struct dir *dir, int error, struct todo *todo)
 	lists_failed(dir, error, todo);
 }
 
-static void question_answered(struct dir *dir, struct listing *listing, struct todo *todo)
+static void question_answered(struct dir *dir, struct todo *todo)
 {
-	install(dir, listing);
+	dir_give_more(dir->tree, dir->growing, todo);
+	install(dir, listing_ref(dir->growing));
 	/* As of when it was asked for: what happened to names since, it needn't have. */
 	dir->fresh_from_ns = dir->asked_ns;
 	dir->missing_from_ns = dir->failed_ns = 0;
@@ -250,65 +331,120 @@ static void question_answered(struct dir *dir, struct listing *listing, struct t
 	dir_save(dir);
 }
 
+/* The pages turned out to have no order: what was given of them fails, and for who got nothing yet
+ * the listing is asked for once more. */
+static bool begin_anew(struct dir *dir, struct todo *todo)
+{
+	bool wanted = dir->whole || !list_empty(&dir->lists);
+	struct listing *anew = wanted ? listing_new(&dir->tree->cache->listing_room) : NULL;
+
+	dir->unordered = true;
+	if (!anew)
+		return false;
+	growing_failed(dir, -EIO, todo);
+	listing_unref(dir->growing);
+	dir->growing = anew;
+	free(dir->request.next_token);
+	dir->request.next_token = NULL;
+	return true;
+}
+
+/* True: the next page is wanted. */
+static bool page_came(struct dir *dir, struct todo *todo)
+{
+	dir->large = true;
+	step_lookups(dir, false, todo);
+	answer_streams(dir, todo);
+	dir_give_more(dir->tree, dir->growing, todo);
+	return dir->whole || !list_empty(&dir->lists) || listing_is_shared(dir->growing) ||
+	       (dir->ahead && listing_grown(dir->growing) < AHEAD_NAMES_MAX);
+}
+
 static void page_entry(struct origin_list *list, const struct origin_entry *entry)
 {
-	listing_builder_add(&container_of(list, struct dir, request)->builder, entry);
+	listing_add(container_of(list, struct dir, request)->growing, entry);
+}
+
+/* Takes the page in; what is wrong with it. */
+static int page_in(struct dir *dir, struct origin_list *list, int error)
+{
+	struct tree *tree = dir->tree;
+
+	if (!error && list->next_token)
+		error = listing_page_end(
+			dir->growing, origin_lists_in_order(tree->origin) && !dir->unordered);
+	else if (!error)
+		error = listing_finish(dir->growing);
+	/* The bucket itself is gone, which is nothing that a name can be; and what had a first page is
+	 * not missing. */
+	if (error == -ENXIO || (error == -ENOENT && list->token))
+		error = -EIO;
+	if (error == -EFBIG || error == -ENOMEM)
+		log_error("listing_refused", "source=%s directory=%s entries=%zu limit_bytes=%u",
+			origin_source(tree->origin), dir->path,
+			dir->growing ? listing_grown(dir->growing) : 0, LISTINGS_BYTES_MAX);
+	if (error == -EBADMSG)
+		log_warn("listing_out_of_order", "source=%s directory=%s",
+			origin_source(tree->origin), dir->path);
+	return error;
+}
+
+static void start_page(struct dir *dir)
+{
+	dir->request.priority = dir->ahead ? ORIGIN_READAHEAD : ORIGIN_DEMAND;
+	origin_list_start(&dir->request);
 }
 
 static void page_done(struct origin_list *list, int error)
 {
 	struct dir *dir = container_of(list, struct dir, request);
 	struct tree *tree = dir->tree;
-	struct listing *listing = NULL;
-	bool more = !error && list->next_token;
 	bool next = false;
 	struct todo todo;
 
 	if (!error)
-		dir->builder.hidden_keys += list->hidden_keys;
-	if (!error && !more)
-		error = listing_build(&dir->builder, &listing);
-	/* The bucket itself is gone, which is nothing that a name can be. */
-	if (error == -ENXIO)
-		error = -EIO;
-	if (error == -EFBIG) {
-		log_error("listing_too_large", "source=%s directory=%s limit_bytes=%u",
-			origin_source(tree->origin), dir->path, LISTING_BYTES_MAX);
-		error = -EIO;
-	}
+		listing_add_hidden(dir->growing, list->hidden_keys);
+	error = page_in(dir, list, error);
 	todo_init(&todo);
 	lock_take(&tree->lock);
-	if (more) {
-		dir->large = true;
-		step_lookups(dir, false, &todo);
-		next = dir->whole;
+	tree->stats.refused += error == -EFBIG || error == -ENOMEM;
+	if (error == -EBADMSG) {
+		next = begin_anew(dir, &todo);
+		if (!next)
+			question_failed(dir, -EIO, &todo);
 	} else if (error) {
 		question_failed(dir, error, &todo);
+	} else if (list->next_token) {
+		next = page_came(dir, &todo);
 	} else {
 		dir->large = list->token != NULL;
-		question_answered(dir, listing, &todo);
+		question_answered(dir, &todo);
 	}
 	if (next) {
 		free(list->token);
 		list->token = list->next_token;
-		list->next_token = NULL;
+		start_page(dir);
 	} else {
 		question_ended(dir);
 	}
 	lock_drop(&tree->lock);
-	if (next)
-		origin_list_start(list);
 	todo_do(&todo);
 }
 
 static void ask_origin(struct dir *dir)
 {
-	listing_builder_init(&dir->builder);
-	dir->request = (struct origin_list){.origin = dir->tree->origin,
-		.path = dir->path,
-		.entry = page_entry,
-		.done = page_done};
-	origin_list_start(&dir->request);
+	struct tree *tree = dir->tree;
+	struct listing *growing = listing_new(&tree->cache->listing_room);
+
+	dir->request = (struct origin_list){
+		.origin = tree->origin, .path = dir->path, .entry = page_entry, .done = page_done};
+	lock_take(&tree->lock);
+	dir->growing = growing;
+	if (growing)
+		start_page(dir);
+	lock_drop(&tree->lock);
+	if (!growing)
+		page_done(&dir->request, -ENOMEM);
 }
 
 /* The monotonic time that corresponds to when the listing was made; 0 if that is no time of the
@@ -321,6 +457,18 @@ static uint64_t listing_from_ns(const struct listing *listing)
 	if (age_ns < 0)
 		return 0;
 	return (uint64_t)age_ns < now ? now - (uint64_t)age_ns : 1;
+}
+
+static void answer_those_who_go_on(struct dir *dir, struct todo *todo)
+{
+	list_for_each_safe (link, after, &dir->lists) {
+		struct tree_list *list = container_of(link, struct tree_list, link);
+
+		if (!list->goes_on)
+			continue;
+		list_remove(&list->link);
+		list_answer(list, 0, dir->listing, 0, todo);
+	}
 }
 
 static void index_run(struct job *job)
@@ -344,6 +492,8 @@ static void index_run(struct job *job)
 		step_lookups(dir, false, &todo);
 		/* It may have expired in between: who waits here again is to be answered. */
 		fresh = list_empty(&dir->lookups);
+	} else if (listing) {
+		answer_those_who_go_on(dir, &todo);
 	}
 	if (fresh)
 		question_ended(dir);

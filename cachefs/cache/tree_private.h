@@ -1,5 +1,6 @@
 /* What the files of the tree share. tree.lock guards everything below it; it is never held over a
- * callback or a start. */
+ * callback. The start of a listing's page is made under it, so that from start to done it can be told
+ * that it is wanted sooner. */
 #ifndef CACHE_TREE_PRIVATE_H
 #define CACHE_TREE_PRIVATE_H
 
@@ -25,6 +26,17 @@
 /* After this time a question to an origin out of reach is answered from what is remembered. */
 #define TREE_PATIENCE_NS (2 * NS_PER_SEC)
 
+/* A question that nobody waits for ends after so many names. */
+#define AHEAD_NAMES_MAX 20000u
+
+/* Somebody lists a directory's children one after the other. */
+struct walk {
+	uint64_t begun_ns, last_ns;
+	unsigned children; /* that were listed so far, each counted once */
+	unsigned unused;   /* asked for ahead, and not come to yet */
+	size_t next;       /* the entry to go on with */
+};
+
 /* A directory: its listing, and the question for it. */
 struct dir {
 	struct map_node node;
@@ -39,12 +51,18 @@ struct dir {
 	bool large;
 	bool index_read; /* the index was asked */
 	bool asking;     /* a question is under way */
-	bool whole;      /* somebody waits for the whole listing */
+	bool whole;      /* wanted to its end, whoever goes away meanwhile */
 	uint64_t asked_ns;
+	bool ahead;  /* the question is asked for a walk, nobody waits yet; counted in n_ahead */
+	bool unused; /* was asked for ahead, and the walk didn't come to it yet */
+	bool pinned; /* not to be forgotten now */
+	uint64_t walked_ns; /* when a walk over the parent's children last came here; 0 */
+	struct walk walk;
 	struct list lists, lookups; /* who waits */
 	struct list to_ask;         /* in todo.dirs */
 	struct origin_list request;
-	struct listing_builder builder;
+	struct listing *growing; /* of the question under way, once it is asked; its thread adds */
+	bool unordered; /* its pages came out of order once: names are given when all are there */
 	struct job job;
 };
 
@@ -73,8 +91,13 @@ struct tree {
 	struct lock lock;
 	struct map dirs, names;
 	struct list dirs_lru, names_lru;
+	struct list more; /* streams that wait for names */
+	struct list link; /* cache->trees_lock: in cache->trees */
 	size_t bytes;
-	unsigned saves;  /* listings on their way to the index */
+	unsigned saves; /* listings on their way to the index: to_save, and those of the job */
+	struct list to_save;
+	struct job save_job;
+	unsigned n_ahead;
 	unsigned asking; /* questions under way; tree_free waits for none */
 	struct cond quiet;
 	struct cond tick;
@@ -85,8 +108,8 @@ struct tree {
 
 /* What was found out under the lock, to be done without it. */
 struct todo {
-	struct list lookups, lists; /* to be given their answers */
-	struct list dirs, names;    /* to be asked for */
+	struct list lookups, lists, more; /* to be given their answers */
+	struct list dirs, names;          /* to be asked for */
 };
 void todo_init(struct todo *todo);
 void todo_do(struct todo *todo);
@@ -118,14 +141,34 @@ void names_free(struct tree *tree);
 /* tree_dirs.c; tree.lock held. */
 /* Made if there is none; NULL: no memory. */
 struct dir *dir_get(struct tree *tree, const char *path, size_t path_size);
+/* Without making one. */
+struct dir *dir_find(struct tree *tree, const char *path, size_t path_size);
+/* Its last component. */
+const char *dir_name(const struct dir *dir);
+/* Its question begins; there is none yet. */
+void dir_begin(struct dir *dir, struct todo *todo);
 void dir_wait_lookup(struct dir *dir, struct tree_lookup *lookup, struct todo *todo);
 void dir_wait_list(struct dir *dir, struct tree_list *list, struct todo *todo);
 /* Has the directory asked for when it isn't already. */
 void dir_refresh(struct dir *dir, struct todo *todo);
 /* Without the lock. */
 void dir_ask(struct dir *dir);
+/* True: a lookup is answered by the names that have come so far. */
+bool dir_growing_has(struct dir *dir, const char *component, struct listing_entry *ret);
+/* Answers who waits for more of this listing, as far as there is more. */
+void dir_give_more(struct tree *tree, const struct listing *listing, struct todo *todo);
+/* Forgets the directories used longest ago, until their listings take no more than this; the index
+ * still has them. */
+void dirs_trim(struct tree *tree, size_t max_bytes, const struct dir *keep);
 void dirs_release(struct tree *tree, uint64_t now, struct todo *todo);
 void dirs_free(struct tree *tree);
+
+/* tree_ahead.c; tree.lock held. */
+/* Somebody lists this directory, whose listing or question is there: its siblings may be next. */
+void ahead_step(struct dir *child, struct todo *todo);
+/* Somebody waits for the question now. */
+void ahead_wanted(struct dir *dir);
+void ahead_ended(struct dir *dir);
 
 /* tree_saved.c */
 /* Has the directory's listing written, by a worker. One that isn't saved costs a question after the

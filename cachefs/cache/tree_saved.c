@@ -32,8 +32,7 @@ static struct id128 listing_id(const struct dir *dir)
 }
 
 struct save {
-	struct job job;
-	struct tree *tree;
+	struct list link; /* in tree->to_save, then the worker's */
 	struct listing *listing;
 	struct id128 id;
 };
@@ -47,36 +46,66 @@ static uint64_t saved_max(const struct tree *tree)
 	return share < SAVED_BYTES_MAX ? share : SAVED_BYTES_MAX;
 }
 
-static int save_in(struct save *save, struct index_txn *txn)
+static int save_in(struct tree *tree, struct save *save, struct index_txn *txn)
 {
-	size_t size;
-	const void *bytes = listing_bytes(save->listing, &size);
-	uint64_t max_bytes = saved_max(save->tree);
-	int r = size > max_bytes ? -EFBIG : index_put_listing(txn, save->id, bytes, size);
+	struct iovec parts[LISTING_PARTS];
+	uint64_t max_bytes = saved_max(tree);
+	int r;
 
+	if (listing_bytes(save->listing) > max_bytes) {
+		trouble_note(tree->cache, "listing_not_saved", origin_source(tree->origin), -EFBIG);
+		return 0;
+	}
+	listing_parts(save->listing, parts);
+	r = index_put_listing(txn, save->id, parts, LISTING_PARTS);
 	return r ? r : index_trim_listings(txn, save->id, max_bytes);
 }
 
-static void save_run(struct job *job)
+static int save_all(struct tree *tree, struct list *saves)
 {
-	struct save *save = container_of(job, struct save, job);
-	struct tree *tree = save->tree;
 	struct index_txn *txn;
 	int r = index_begin(tree->cache->index, &txn);
 
-	if (!r) {
-		r = save_in(save, txn);
-		if (r)
+	if (r)
+		return r;
+	list_for_each (link, saves) {
+		r = save_in(tree, container_of(link, struct save, link), txn);
+		if (r) {
 			index_abort(txn);
-		else
-			r = index_commit(txn);
+			return r;
+		}
 	}
+	return index_commit(txn);
+}
+
+/* All that have gathered, in one commit: a walk makes many, and what waits for a listing from before
+ * waits behind it. */
+static void save_run(struct job *job)
+{
+	struct tree *tree = container_of(job, struct tree, save_job);
+	struct list saves;
+	struct list *link;
+	unsigned n = 0;
+	int r;
+
+	list_init(&saves);
+	lock_take(&tree->lock);
+	list_splice(&saves, &tree->to_save);
+	lock_drop(&tree->lock);
+	r = save_all(tree, &saves);
 	if (r)
 		trouble_note(tree->cache, "listing_not_saved", origin_source(tree->origin), r);
-	listing_unref(save->listing);
-	free(save);
+	for (; (link = list_pop(&saves)); n++) {
+		struct save *save = container_of(link, struct save, link);
+
+		listing_unref(save->listing);
+		free(save);
+	}
 	lock_take(&tree->lock);
-	if (--tree->saves == 0)
+	tree->saves -= n;
+	if (tree->saves)
+		work_post(tree->cache->names, &tree->save_job);
+	else
 		cond_signal(&tree->quiet);
 	lock_drop(&tree->lock);
 }
@@ -89,12 +118,12 @@ void dir_save(struct dir *dir)
 	check(lock_held(&tree->lock));
 	if (!save)
 		return;
-	*save = (struct save){.job.run = save_run,
-		.tree = tree,
-		.listing = listing_ref(dir->listing),
-		.id = listing_id(dir)};
-	tree->saves++;
-	work_post(tree->cache->names, &save->job);
+	*save = (struct save){.listing = listing_ref(dir->listing), .id = listing_id(dir)};
+	list_append(&tree->to_save, &save->link);
+	if (!tree->saves++) {
+		tree->save_job.run = save_run;
+		work_post(tree->cache->names, &tree->save_job);
+	}
 }
 
 struct listing *dir_saved(struct dir *dir)
@@ -105,7 +134,7 @@ struct listing *dir_saved(struct dir *dir)
 	int r = index_get_listing(dir->tree->cache->index, listing_id(dir), &bytes, &size);
 
 	if (!r)
-		r = listing_from_bytes(bytes, size, &listing);
+		r = listing_from_bytes(&dir->tree->cache->listing_room, bytes, size, &listing);
 	if (r && r != -ENOENT)
 		log_warn("listing_not_read", "source=%s directory=%s error=%s",
 			origin_source(dir->tree->origin), dir->path, strerror(-r));

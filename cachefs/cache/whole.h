@@ -2,6 +2,7 @@
  * whole: the cache, made of its parts. Locks, outermost first:
  *     evict_lock > objects_lock > object.lock > one of { resident, gather, space, commit, fetches }
  *     > pool
+ *     trees_lock > tree.lock
  * completions.lock is taken under evict_lock or object.lock, and none under it.
  */
 #ifndef CACHE_WHOLE_H
@@ -16,6 +17,7 @@
 #include "commit.h"
 #include "complete.h"
 #include "gather.h"
+#include "listing.h"
 #include "readahead.h"
 #include "resident.h"
 #include "space.h"
@@ -66,6 +68,9 @@ struct cache {
 	struct commit commit;
 	struct trouble trouble;
 	struct strays strays;
+	struct listing_room listing_room;
+	struct lock trees_lock;
+	struct list trees; /* trees_lock */
 	struct cache_counters counters;
 };
 

@@ -169,6 +169,11 @@ static double hidden_keys(const struct sample *s)
 	return (double)s->tree.hidden_keys;
 }
 
+static double listings_refused(const struct sample *s)
+{
+	return (double)s->tree.refused;
+}
+
 static double origin_bytes(const struct sample *s)
 {
 	return (double)s->origin.bytes;
@@ -215,6 +220,8 @@ static const struct {
 	{"cachefs_listing_stale_total", "counter",
 		"Names answered beyond their time since the origin was out of reach.", stale},
 	{"cachefs_hidden_keys", "gauge", "Keys that can't be shown as names.", hidden_keys},
+	{"cachefs_listings_refused_total", "counter", "Listings for which memory had no room.",
+		listings_refused},
 	{"cachefs_origin_received_bytes_total", "counter",
 		"Bytes of object bodies, failed tries included.", origin_bytes},
 	{"cachefs_origin_retries_total", "counter", "Requests to the origin that were tried again.",

@@ -95,6 +95,7 @@ static void add_seen(json_t *value, struct volume *volume)
 	tree_stats(volume_tree(volume), &tree);
 	json_object_set_new(value, "stale", json_integer(integer(tree.stale)));
 	json_object_set_new(value, "hidden_keys", json_integer(integer(tree.hidden_keys)));
+	json_object_set_new(value, "listings_refused", json_integer(integer(tree.refused)));
 	json_object_set_new(value, "directories", json_integer(integer(tree.directories)));
 }
 

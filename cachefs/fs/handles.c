@@ -143,6 +143,33 @@ void handle_give_object(struct handle *handle, struct object *object)
 		object_unref(object);
 }
 
+void handle_give_listing(struct handles *handles, struct handle *handle, struct listing *listing,
+	uint64_t fresh_until_ns)
+{
+	struct listing *spare = listing;
+
+	lock_take(&handles->nodes->lock);
+	if (!handle->listing) {
+		handle->listing = listing;
+		handle->fresh_until_ns = fresh_until_ns;
+		spare = NULL;
+	}
+	lock_drop(&handles->nodes->lock);
+	listing_unref(spare);
+}
+
+struct listing *handle_listing(
+	struct handles *handles, struct handle *handle, uint64_t *ret_fresh_until_ns)
+{
+	struct listing *listing;
+
+	lock_take(&handles->nodes->lock);
+	listing = handle->listing;
+	*ret_fresh_until_ns = handle->fresh_until_ns;
+	lock_drop(&handles->nodes->lock);
+	return listing;
+}
+
 static struct handle *find(struct handles *handles, uint64_t fh, uint64_t node)
 {
 	struct handle *handle = find_fh(handles, fh);

@@ -20,8 +20,10 @@ struct handle {
 	/* Of a file; one reference. Set once: a predecessor's handle has it from its first READ on. */
 	_Atomic(struct object *) object;
 	_Atomic(struct reader *) reader; /* made when first needed, then never changes */
-	struct listing *listing; /* of a directory; one reference; a predecessor's has none */
-	uint64_t fresh_until_ns; /* the listing */
+	/* Of a directory, nodes->lock; one reference. Set once: a predecessor's handle has it from its
+	 * first READDIR on. */
+	struct listing *listing;
+	uint64_t fresh_until_ns; /* nodes->lock: the listing */
 	unsigned refs;           /* nodes->lock */
 	struct map_node by_fh;   /* nodes->lock; in handles->by_fh if it has a record */
 };
@@ -48,7 +50,13 @@ struct handle *handle_new(struct handles *handles, struct node *node, enum table
 int handles_add(struct handles *handles, struct handle *handle, uint64_t fh, uint32_t flags);
 /* Takes over the reference of object, which becomes the handle's if it has none yet. */
 void handle_give_object(struct handle *handle, struct object *object);
-/* The same by fh alone. */
+/* The same of a listing. */
+void handle_give_listing(struct handles *handles, struct handle *handle, struct listing *listing,
+	uint64_t fresh_until_ns);
+/* The handle's own reference, which lasts as long as the handle; NULL: it has none yet. */
+struct listing *handle_listing(
+	struct handles *handles, struct handle *handle, uint64_t *ret_fresh_until_ns);
+/* As handles_take, by fh alone. */
 struct handle *handles_take_fh(struct handles *handles, uint64_t fh);
 /* Takes any out that the node has, with the handles' own reference; NULL: it has none. */
 struct handle *handles_take_of(struct handles *handles, const struct node *node);

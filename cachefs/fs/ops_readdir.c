@@ -9,7 +9,7 @@
 #include "fs.h"
 
 #define REPLY_MAX (256u << 10)
-/* The offset after an entry is its cookie: of "." 1, of ".." 2, of others the listing's. */
+/* The offset after an entry is its place: of "." 1, of ".." 2, of others the listing's cookie. */
 #define COOKIE_DOTDOT 2
 
 /* One answer to READDIR or READDIRPLUS, as it grows. */
@@ -94,15 +94,13 @@ static void make_node(struct page *page, const struct listing_entry *entry, uint
 	page->told[page->n_told++] = node;
 }
 
-static bool add_entry(struct page *page, size_t rank)
+static bool add_entry(struct page *page, size_t i)
 {
-	struct listing_place place;
 	struct fuse_entry_param entry = {0};
 	struct listing_entry listed;
 	uint64_t ino;
 
-	listing_place(page->listing, rank, &place);
-	listing_get(page->listing, place.entry, &listed);
+	listing_get(page->listing, i, &listed);
 	if (listed.name_size > TABLE_NAME_MAX)
 		return true;
 	if (!fits(page, listed.name))
@@ -111,23 +109,34 @@ static bool add_entry(struct page *page, size_t rank)
 	fs_stat(page->fs, &listed.attr, ino, &entry.attr);
 	if (page->plus)
 		make_node(page, &listed, ino, &entry);
-	add(page, listed.name, &entry, (off_t)place.cookie);
+	add(page, listed.name, &entry, (off_t)listing_cookie(page->listing, i));
 	return true;
 }
 
-static void fill(struct page *page, off_t offset)
+/* 0: what there is was added, perhaps nothing, which is the end; -EAGAIN: nothing is there yet, and
+ * entry *ret_next is what to wait for; else the error that the directory's stream ends with. */
+static int fill(struct page *page, off_t offset, size_t *ret_next)
 {
-	size_t rank, count = listing_count(page->listing);
+	size_t i, count;
+	int r, state;
 
 	if (offset < 0)
-		return;
+		return -EINVAL;
 	for (; offset < COOKIE_DOTDOT; offset++) {
 		if (!add_dots(page, offset))
-			return;
+			return 0;
 	}
-	rank = listing_rank_after(page->listing, (uint64_t)offset);
-	while (rank < count && add_entry(page, rank))
-		rank++;
+	state = listing_state(page->listing);
+	count = listing_count(page->listing);
+	r = listing_seek(page->listing, (uint64_t)offset, &i);
+	if (r)
+		return r;
+	while (i < count && add_entry(page, i))
+		i++;
+	*ret_next = i;
+	if (page->used || i < count)
+		return 0;
+	return state == LISTING_GROWING ? -EAGAIN : state;
 }
 
 static void end_told(struct page *page, bool answered)
@@ -142,7 +151,8 @@ static void end_told(struct page *page, bool answered)
 		sweeper_wake(&page->fs->sweeper);
 }
 
-static void reply_page(struct page *page, size_t size, off_t offset)
+/* Answers, or returns -EAGAIN with what to wait for. */
+static int reply_page(struct page *page, size_t size, off_t offset, size_t *ret_next)
 {
 	uint64_t now = clock_now_ns();
 	int r;
@@ -156,27 +166,35 @@ static void reply_page(struct page *page, size_t size, off_t offset)
 	r = page->bytes && page->told
 		    ? node_path(&page->fs->nodes, page->directory, NULL, 0, &page->path)
 		    : -ENOMEM;
+	if (!r)
+		r = fill(page, offset, ret_next);
 	if (!r) {
-		fill(page, offset);
 		crash_point("after_table");
 		end_told(page, fuse_reply_buf(page->req, page->bytes, page->used) >= 0);
-	} else {
+	} else if (r != -EAGAIN) {
 		fuse_reply_err(page->req, -r);
 	}
 	free(page->path);
 	free(page->bytes);
 	free(page->told);
+	return r;
 }
 
-/* OPENDIR; or READDIR of a handle that a daemon before this one gave out. */
+/*
+ * A request that waits: OPENDIR, for the directory's first names; READDIR, for the next ones; READDIR of
+ * a handle that a daemon before this one gave out, for the listing that the handle goes on in.
+ */
 struct list_request {
 	struct parked parked;
 	struct fs *fs;
 	struct node *node; /* a directory: no reference needed */
 	struct tree_list list;
+	struct tree_more more;
 	char *path;
 	struct fuse_file_info info;
 	uint64_t fh;
+	struct handle
+		*handle; /* READDIR: one reference; NULL: the kernel gave an fh that nobody knows */
 	bool opening, plus;
 	size_t size;
 	off_t offset;
@@ -206,35 +224,66 @@ static void reply_opened(struct list_request *request)
 				.mode = TABLE_DIRECTORY});
 }
 
-static void done(struct tree_list *list, int error)
+static void request_end(struct list_request *request)
 {
-	struct list_request *request = container_of(list, struct list_request, list);
-	struct page page = {
-		.fs = request->fs,
-		.req = request->parked.req,
-		.directory = request->node,
-		.listing = list->listing,
-		.plus = request->plus,
-	};
-
-	if (parked_claim(&request->parked)) {
-		if (error) {
-			fuse_reply_err(request->parked.req, -error);
-		} else if (request->opening) {
-			reply_opened(request);
-		} else {
-			page.fresh_until_ns = fs_fresh_until(list->fresh_ms);
-			reply_page(&page, request->size, request->offset);
-		}
-	}
-	if (!error)
-		listing_unref(list->listing);
+	handle_put(&request->fs->handles, request->handle);
 	free(request->path);
 	parked_end(&request->parked);
 	free(request);
 }
 
-/* Takes over request. 0: it owns the FUSE request. */
+/* Answers a parked READDIR. */
+static void read_on(struct list_request *request, struct listing *listing, uint64_t fresh_until_ns)
+{
+	struct page page = {
+		.fs = request->fs,
+		.req = request->parked.req,
+		.directory = request->node,
+		.listing = listing,
+		.fresh_until_ns = fresh_until_ns,
+		.plus = request->plus,
+	};
+	size_t next;
+
+	if (reply_page(&page, request->size, request->offset, &next) == -EAGAIN)
+		fuse_reply_err(request->parked.req, EIO);
+}
+
+static void more_came(struct tree_more *more)
+{
+	struct list_request *request = container_of(more, struct list_request, more);
+	uint64_t fresh_until_ns;
+	struct listing *listing =
+		handle_listing(&request->fs->handles, request->handle, &fresh_until_ns);
+
+	if (parked_claim(&request->parked))
+		read_on(request, listing, fresh_until_ns);
+	request_end(request);
+}
+
+static void done(struct tree_list *list, int error)
+{
+	struct list_request *request = container_of(list, struct list_request, list);
+	struct fs *fs = request->fs;
+	uint64_t fresh_until_ns = fs_fresh_until(list->fresh_ms);
+
+	if (parked_claim(&request->parked)) {
+		if (error)
+			fuse_reply_err(request->parked.req, -error);
+		else if (request->opening)
+			reply_opened(request);
+		else
+			read_on(request, list->listing, fresh_until_ns);
+	}
+	if (!error && request->handle)
+		handle_give_listing(
+			&fs->handles, request->handle, listing_ref(list->listing), fresh_until_ns);
+	if (!error)
+		listing_unref(list->listing);
+	request_end(request);
+}
+
+/* Takes over request and its handle. 0: it owns the FUSE request. */
 static int start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, struct list_request *request)
 {
 	struct node *node = nodes_get(&fs->nodes, ino);
@@ -248,6 +297,8 @@ static int start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, struct list_requ
 		r = node_path(&fs->nodes, node, NULL, 0, &request->path);
 	node_put(&fs->nodes, node);
 	if (r) {
+		if (request)
+			handle_put(&fs->handles, request->handle);
 		free(request);
 		return r;
 	}
@@ -256,6 +307,8 @@ static int start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, struct list_requ
 	request->list.tree = fs->config.tree;
 	request->list.path = request->path;
 	request->list.account = fs->config.account;
+	request->list.streams = request->opening;
+	request->list.goes_on = !request->opening;
 	request->list.done = done;
 	parked_begin(&fs->parking, &request->parked, req);
 	tree_list_start(&request->list);
@@ -281,20 +334,19 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		fuse_reply_err(req, -r);
 }
 
-static void list_again(
-	struct fs *fs, fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus)
+/* Names are still to come: the answer waits for them. */
+static void wait_for_more(fuse_req_t req, struct listing *listing, struct list_request *request)
 {
-	struct list_request *request = calloc(1, sizeof *request);
-	int r;
+	struct fs *fs = fs_of(req);
 
-	if (request) {
-		request->plus = plus;
-		request->size = size;
-		request->offset = offset;
-	}
-	r = start(fs, req, ino, request);
-	if (r)
-		fuse_reply_err(req, -r);
+	request->fs = fs;
+	request->node = request->handle->node;
+	request->more.tree = fs->config.tree;
+	request->more.listing = listing;
+	request->more.account = fs->config.account;
+	request->more.done = more_came;
+	parked_begin(&fs->parking, &request->parked, req);
+	tree_more_start(&request->more);
 }
 
 static void read_directory(
@@ -303,17 +355,36 @@ static void read_directory(
 	struct fs *fs = fs_of(req);
 	struct handle *handle = handles_get(&fs->handles, fh, ino);
 	struct page page = {.fs = fs, .req = req, .plus = plus};
+	struct list_request *request;
+	size_t next = 0;
+	int r = 0;
 
-	if (!handle || !handle->listing) {
+	if (handle)
+		page.listing = handle_listing(&fs->handles, handle, &page.fresh_until_ns);
+	if (page.listing) {
+		page.directory = handle->node;
+		if (reply_page(&page, size, offset, &next) != -EAGAIN) {
+			handle_put(&fs->handles, handle);
+			return;
+		}
+	}
+	request = calloc(1, sizeof *request);
+	if (!request) {
 		handle_put(&fs->handles, handle);
-		list_again(fs, req, ino, size, offset, plus);
+		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	page.directory = handle->node;
-	page.listing = handle->listing;
-	page.fresh_until_ns = handle->fresh_until_ns;
-	reply_page(&page, size, offset);
-	handle_put(&fs->handles, handle);
+	request->handle = handle;
+	request->plus = plus;
+	request->size = size;
+	request->offset = offset;
+	request->more.entry = next;
+	if (page.listing)
+		wait_for_more(req, page.listing, request);
+	else
+		r = start(fs, req, ino, request);
+	if (r)
+		fuse_reply_err(req, -r);
 }
 
 void op_readdir(

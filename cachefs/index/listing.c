@@ -43,12 +43,18 @@ int index_get_listing(
 }
 
 static int put_listing(
-	struct index_txn *txn, struct id128 directory, const void *bytes, size_t size)
+	struct index_txn *txn, struct id128 directory, const struct iovec *parts, size_t n_parts)
 {
 	uint8_t key_bytes[ID_KEY_SIZE];
 	MDB_val key = {.mv_size = sizeof key_bytes, .mv_data = key_bytes};
-	MDB_val value = {.mv_size = RECORD_SUM_SIZE + size};
+	MDB_val value;
+	uint8_t *at;
+	size_t size = 0;
 	int r;
+
+	for (size_t i = 0; i < n_parts; i++)
+		size += parts[i].iov_len;
+	value.mv_size = RECORD_SUM_SIZE + size;
 
 	if (size > LISTING_SIZE_MAX)
 		return -EFBIG;
@@ -57,17 +63,22 @@ static int put_listing(
 	r = lmdb_error(mdb_put(txn->txn, txn->index->listing, &key, &value, MDB_RESERVE));
 	if (r < 0)
 		return r;
-	if (size > 0)
-		memcpy((uint8_t *)value.mv_data + RECORD_SUM_SIZE, bytes, size);
+	at = (uint8_t *)value.mv_data + RECORD_SUM_SIZE;
+	for (size_t i = 0; i < n_parts; i++) {
+		if (parts[i].iov_len)
+			memcpy(at, parts[i].iov_base, parts[i].iov_len);
+		at += parts[i].iov_len;
+	}
 	record_seal(value.mv_data, value.mv_size);
 	return 0;
 }
 
-int index_put_listing(struct index_txn *txn, struct id128 directory, const void *bytes, size_t size)
+int index_put_listing(
+	struct index_txn *txn, struct id128 directory, const struct iovec *parts, size_t n_parts)
 {
 	WITHIN_LMDB(txn->index);
 
-	return txn_failed(txn, put_listing(txn, directory, bytes, size));
+	return txn_failed(txn, put_listing(txn, directory, parts, n_parts));
 }
 
 static int listings_bytes(struct index_txn *txn, uint64_t *ret)

@@ -35,6 +35,8 @@ struct origin_ops {
 	bool lists_some;
 	/* A refusal's last_error says what to do about it. */
 	bool says_why;
+	/* Do pages of a listing come in the order of keys? */
+	bool lists_in_order;
 };
 
 struct origin {

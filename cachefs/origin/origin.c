@@ -151,6 +151,16 @@ bool origin_lists_all(const struct origin *origin)
 	return !origin->ops->lists_some;
 }
 
+bool origin_is_far(const struct origin *origin)
+{
+	return origin->ops->prepare;
+}
+
+bool origin_lists_in_order(const struct origin *origin)
+{
+	return origin->ops->lists_in_order;
+}
+
 const char *origin_identity(const struct origin *origin)
 {
 	return origin->identity ? origin->identity : "";
@@ -208,7 +218,14 @@ void origin_list_start(struct origin_list *list)
 {
 	list->next_token = NULL;
 	list->hidden_keys = 0;
+	list->private.state = NULL;
 	list->origin->ops->list(list);
+}
+
+void origin_list_promote(struct origin_list *list)
+{
+	if (list->private.state)
+		engine_signal(list->private.state, SIGNAL_DEMAND);
 }
 
 static bool is_error(enum origin_outcome outcome)

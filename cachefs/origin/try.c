@@ -23,7 +23,7 @@ static struct lane *lane_of(const struct request *request)
 
 static enum rank rank_of(const struct request *request)
 {
-	if (request->kind != REQUEST_GET)
+	if (request->kind != REQUEST_GET && request->priority == ORIGIN_DEMAND)
 		return RANK_METADATA;
 	return RANK_DEMAND + (enum rank)request->priority;
 }

@@ -236,3 +236,17 @@ def held_mapping(path, other):
     while os.path.exists(other):
         time.sleep(0.02)
     return hashlib.sha256(mapping).hexdigest()
+
+
+def count_names(path):
+    """How many readdir gives."""
+    return sum(1 for _ in os.scandir(path))
+
+
+def paths(root):
+    """The files below root, directories in the order of their names, one after the other."""
+    found = []
+    for directory, directories, files in os.walk(root, onerror=_raise):
+        directories.sort()
+        found += [os.path.relpath(os.path.join(directory, name), root) for name in files]
+    return found

@@ -269,11 +269,12 @@ static void http_list(struct origin_list *list)
 		later_list(list, -ENOMEM);
 		return;
 	}
-	request_init(&own->base, REQUEST_LIST, list->origin, ORIGIN_DEMAND);
+	request_init(&own->base, REQUEST_LIST, list->origin, list->priority);
 	own->base.accept = accept_list;
 	own->base.finish = finish_list;
 	own->base.release = release_list;
 	own->list = list;
+	list->private.state = &own->base;
 	engine_submit(&own->base);
 }
 

@@ -277,10 +277,11 @@ void s3_list(struct origin_list *list)
 	}
 	listing->list = list;
 	listing->request.limit = list->limit;
-	request_init(&listing->request.base, REQUEST_LIST, list->origin, ORIGIN_DEMAND);
+	request_init(&listing->request.base, REQUEST_LIST, list->origin, list->priority);
 	listing->request.base.accept = accept_page;
 	listing->request.base.finish = finish;
 	listing->request.base.release = release;
+	list->private.state = &listing->request.base;
 	engine_submit(&listing->request.base);
 }
 

@@ -60,6 +60,7 @@ static const struct origin_ops s3_ops = {
 	.destroy = destroy,
 	.prepare = s3_prepare,
 	.judge = s3_judge,
+	.lists_in_order = true,
 };
 
 static const char *first_set(const char *given, const char *const *variables)

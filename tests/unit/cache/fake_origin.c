@@ -48,7 +48,7 @@ struct world {
 	struct list runnable, held, paused, names_held;
 	struct list things;
 	unsigned n_held, n_names_held, n_origins, n_requests, n_running;
-	bool holding, holding_names, hide_attrs, unreachable, ending;
+	bool holding, holding_names, hide_attrs, unreachable, in_order, ending;
 	char hold_path[64];
 	uint64_t hold_after;
 	size_t piece_bytes;
@@ -63,7 +63,7 @@ struct world {
 		int error;
 		unsigned skip, times;
 	} fail_names;
-	unsigned page;
+	unsigned page, names_pass;
 	char hidden_dir[64];
 	unsigned hidden;
 	uint64_t last_seed;
@@ -386,12 +386,14 @@ static void *engine(void *arg)
 			break;
 		request = container_of(link, struct request, link);
 		kind = request->kind;
-		if (kind != GET && world->holding_names) {
+		if (kind != GET && world->holding_names && !world->names_pass) {
 			list_append(&world->names_held, link);
 			world->n_names_held++;
 			cond_broadcast(&world->held_changed);
 			continue;
 		}
+		if (kind != GET && world->holding_names)
+			world->names_pass--;
 		world->n_running++;
 		lock_drop(&world->lock);
 		if (kind == GET) {
@@ -616,6 +618,31 @@ bool origin_is_shut(const struct origin *origin)
 	return atomic_load(&origin->shut);
 }
 
+void origin_list_promote(struct origin_list *list)
+{
+	struct world *world = list->origin->world;
+
+	lock_take(&world->lock);
+	world->counts.promotions++;
+	lock_drop(&world->lock);
+}
+
+bool origin_is_far(const struct origin *origin)
+{
+	(void)origin;
+	return true;
+}
+
+bool origin_lists_in_order(const struct origin *origin)
+{
+	bool in_order;
+
+	lock_take(&origin->world->lock);
+	in_order = origin->world->in_order;
+	lock_drop(&origin->world->lock);
+	return in_order;
+}
+
 const char *origin_source(const struct origin *origin)
 {
 	(void)origin;
@@ -813,6 +840,13 @@ void world_page(struct world *world, unsigned entries)
 	lock_drop(&world->lock);
 }
 
+void world_in_order(struct world *world)
+{
+	lock_take(&world->lock);
+	world->in_order = true;
+	lock_drop(&world->lock);
+}
+
 void world_hide_attrs(struct world *world, bool hide)
 {
 	lock_take(&world->lock);
@@ -830,8 +864,14 @@ void world_hidden_keys(struct world *world, const char *dir, unsigned n)
 
 void world_hold_names(struct world *world)
 {
+	world_hold_names_after(world, 0);
+}
+
+void world_hold_names_after(struct world *world, unsigned pass)
+{
 	lock_take(&world->lock);
 	world->holding_names = true;
+	world->names_pass = pass;
 	lock_drop(&world->lock);
 }
 

@@ -48,12 +48,16 @@ void world_break_paused(struct world *world, int error);
 
 /* Entries of a page when the request sets no limit; 1,000 at first. */
 void world_page(struct world *world, unsigned entries);
+/* The origin says that names come in their order; things were put so, or it lies. */
+void world_in_order(struct world *world);
 /* Entries come without attributes. */
 void world_hide_attrs(struct world *world, bool hide);
 /* As many keys of dir can't be names. */
 void world_hidden_keys(struct world *world, const char *dir, unsigned n);
 /* Lists and stats wait until world_release_names. */
 void world_hold_names(struct world *world);
+/* After so many more. */
+void world_hold_names_after(struct world *world, unsigned pass);
 void world_wait_names_held(struct world *world, unsigned n);
 void world_release_names(struct world *world);
 /* The next `times` lists and stats, after `skip` more that succeed, fail with error. */

@@ -11,6 +11,7 @@
 struct question {
 	struct tree_lookup lookup;
 	struct tree_list list;
+	struct tree_more more;
 	struct lock lock;
 	struct cond cond;
 	bool done; /* lock */
@@ -251,6 +252,248 @@ static void a_huge_directory_is_whole(void **state)
 	tree_end(rig);
 }
 
+static void stream_begin(struct question *question, struct tree *tree, const char *path)
+{
+	question_init(question);
+	question->list =
+		(struct tree_list){.tree = tree, .path = path, .streams = true, .done = list_done};
+	tree_list_start(&question->list);
+}
+
+static void more_done(struct tree_more *more)
+{
+	answered(container_of(more, struct question, more), 0);
+}
+
+static void more_begin(
+	struct question *question, struct tree *tree, struct listing *listing, size_t entry)
+{
+	question_init(question);
+	question->more = (struct tree_more){
+		.tree = tree, .listing = listing, .entry = entry, .done = more_done};
+	tree_more_start(&question->more);
+}
+
+static void names_are_given_as_they_come(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct question first, second, all, more;
+	struct listing *listing;
+	struct origin_attr attr;
+
+	world_in_order(rig->world);
+	world_page(rig->world, 100);
+	world_put_many(rig->world, "d", 450);
+	world_hold_names_after(rig->world, 2);
+	stream_begin(&first, tree, "d");
+	assert_int_equal(question_wait(&first), 0);
+	listing = first.list.listing;
+	assert_int_equal(listing_state(listing), LISTING_GROWING);
+	more_begin(&more, tree, listing, 150);
+	question_wait(&more);
+	assert_true(listing_count(listing) > 150 && listing_count(listing) <= 200);
+	/* Names that were given are known. */
+	assert_int_equal(look(tree, "d/n000042", &attr), 0);
+	assert_int_equal(world_counts(rig->world).stats, 0);
+	/* Who comes later gets the same; who wants all of it waits. */
+	stream_begin(&second, tree, "d");
+	assert_int_equal(question_wait(&second), 0);
+	assert_ptr_equal(second.list.listing, listing);
+	list_begin(&all, tree, "d");
+	more_begin(&more, tree, listing, 300);
+	world_wait_names_held(rig->world, 1);
+	assert_false(is_done(&all) || is_done(&more));
+	world_release_names(rig->world);
+	question_wait(&more);
+	assert_int_equal(question_wait(&all), 0);
+	assert_ptr_equal(all.list.listing, listing);
+	assert_int_equal(listing_state(listing), 0);
+	assert_int_equal(listing_count(listing), 450);
+	/* It is whole: nothing to wait for. */
+	more_begin(&more, tree, listing, 450);
+	question_wait(&more);
+	assert_int_equal(world_counts(rig->world).lists, 5);
+	for (unsigned i = 0; i < 3; i++)
+		listing_unref(listing);
+	tree_end(rig);
+}
+
+/* Names that were given are followed by the error, not by an end. */
+static void a_stream_ends_with_the_error(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	int errors[][2] = {{-EIO, -EIO}, {-EACCES, -EACCES}, {-ENOENT, -EIO}};
+	struct question first, more;
+
+	world_in_order(rig->world);
+	world_page(rig->world, 100);
+	world_put_many(rig->world, "d", 450);
+	for (unsigned i = 0; i < 3; i++) {
+		world_fail_names(rig->world, errors[i][0], 3, 1);
+		stream_begin(&first, tree, "d");
+		assert_int_equal(question_wait(&first), 0);
+		more_begin(&more, tree, first.list.listing, 400);
+		question_wait(&more);
+		assert_int_equal(listing_state(first.list.listing), errors[i][1]);
+		assert_true(listing_count(first.list.listing) <= 300);
+		listing_unref(first.list.listing);
+	}
+	tree_end(rig);
+}
+
+/* Nobody reads on: the rest isn't asked for. */
+static void a_stream_that_nobody_reads_ends(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct question first;
+
+	world_in_order(rig->world);
+	world_page(rig->world, 100);
+	world_put_many(rig->world, "d", 1000);
+	world_hold_names_after(rig->world, 1);
+	stream_begin(&first, tree, "d");
+	assert_int_equal(question_wait(&first), 0);
+	world_wait_names_held(rig->world, 1);
+	listing_unref(first.list.listing);
+	world_release_names(rig->world);
+	tree_end(rig);
+	assert_int_equal(world_counts(rig->world).lists, 2);
+}
+
+static int64_t stream_now(struct tree *tree, const char *path)
+{
+	struct question question;
+	int64_t n;
+
+	stream_begin(&question, tree, path);
+	n = question_wait(&question);
+	if (!n)
+		n = (int64_t)listing_count(question.list.listing);
+	listing_unref(question.list.listing);
+	return n;
+}
+
+static void put_children(struct rig *rig, const char *parent, unsigned n)
+{
+	char path[64];
+
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(path, sizeof path, "%s/c%03u/x", parent, i);
+		world_put(rig->world, path, 1);
+	}
+}
+
+static void wait_until_told(struct tree *tree)
+{
+	lock_take(&tree->lock);
+	while (tree->asking)
+		cond_wait(&tree->quiet, &tree->lock);
+	lock_drop(&tree->lock);
+}
+
+static unsigned ahead_now(struct tree *tree)
+{
+	unsigned n;
+
+	lock_take(&tree->lock);
+	n = tree->n_ahead;
+	lock_drop(&tree->lock);
+	return n;
+}
+
+/* Who lists children one after the other is gone before, never by more than what was walked. */
+static void a_walk_is_listed_ahead(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct question question;
+	char path[64];
+
+	world_in_order(rig->world);
+	put_children(rig, "d", 100);
+	assert_int_equal(stream_now(tree, "d"), 100);
+	assert_int_equal(stream_now(tree, "d/c000"), 1);
+	assert_int_equal(world_counts(rig->world).lists, 2);
+	for (unsigned i = 1; i < 60; i++) {
+		uint64_t most = i + 2 + (i < 32 ? i : 32);
+
+		snprintf(path, sizeof path, "d/c%03u", i);
+		assert_int_equal(stream_now(tree, path), 1);
+		assert_true(world_counts(rig->world).lists <= most);
+	}
+	wait_until_told(tree);
+	world_hold_names(rig->world);
+	for (unsigned i = 60;; i++) {
+		world_wait_names_held(rig->world, ahead_now(tree));
+		snprintf(path, sizeof path, "d/c%03u", i);
+		stream_begin(&question, tree, path);
+		if (!is_done(&question))
+			break;
+		assert_int_equal(question_wait(&question), 0);
+		listing_unref(question.list.listing);
+	}
+	/* Waited for, it is no longer ahead. */
+	assert_int_equal(world_counts(rig->world).promotions, 1);
+	world_release_names(rig->world);
+	assert_int_equal(question_wait(&question), 0);
+	listing_unref(question.list.listing);
+	/* The walk stops: nothing more is asked. */
+	assert_true(world_counts(rig->world).lists <= 101);
+	assert_int_equal(world_counts(rig->world).stats, 0);
+	tree_end(rig);
+}
+
+static void no_walk_is_not_listed_ahead(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+
+	world_in_order(rig->world);
+	put_children(rig, "d", 50);
+	put_children(rig, "e", 50);
+	assert_int_equal(stream_now(tree, "d"), 50);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(stream_now(tree, "d"), 50);
+	assert_int_equal(stream_now(tree, "d/c010"), 1);
+	assert_int_equal(stream_now(tree, "e"), 50);
+	assert_int_equal(look(tree, "e/c001/x", NULL), 0);
+	assert_int_equal(look(tree, "e/c002/x", NULL), 0);
+	assert_int_equal(world_counts(rig->world).lists, 5);
+	tree_end(rig);
+}
+
+/* The origin says that names come in order, and they don't. */
+static void order_that_is_none(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct question first, more;
+	char path[16];
+
+	world_in_order(rig->world);
+	world_page(rig->world, 10);
+	for (unsigned i = 0; i < 30; i++) {
+		/* Each page in order, the pages not. */
+		snprintf(path, sizeof path, "d/%u%u", 3 - i / 10, i % 10);
+		world_put(rig->world, path, 1);
+	}
+	stream_begin(&first, tree, "d");
+	assert_int_equal(question_wait(&first), 0);
+	more_begin(&more, tree, first.list.listing, 25);
+	question_wait(&more);
+	assert_int_equal(listing_state(first.list.listing), -EIO);
+	listing_unref(first.list.listing);
+	/* Now it is known. */
+	assert_int_equal(list_now(tree, "d"), 30);
+	tree_end(rig);
+	tree = tree_start(rig, FOREVER, FOREVER);
+	assert_int_equal(list_now(tree, "d"), 30);
+	tree_end(rig);
+}
+
 static void an_error_on_a_page_is_an_error(void **state)
 {
 	struct rig *rig = *state;
@@ -263,8 +506,9 @@ static void an_error_on_a_page_is_an_error(void **state)
 	assert_int_equal(world_counts(rig->world).lists, 3);
 	world_fail_names(rig->world, -EACCES, 4, 1);
 	assert_int_equal(list_now(tree, "d"), -EACCES);
+	/* It was there a moment ago. */
 	world_fail_names(rig->world, -ENOENT, 1, 1);
-	assert_int_equal(list_now(tree, "d"), -ENOENT);
+	assert_int_equal(list_now(tree, "d"), -EIO);
 	tree_end(rig);
 	tree = tree_start(rig, FOREVER, FOREVER);
 	assert_int_equal(list_now(tree, "d"), 450);
@@ -563,7 +807,7 @@ static void a_damaged_listing_is_none(void **state)
 	assert_int_equal(index_get_listing(rig->cache->index, id, &bytes, &size), 0);
 	((uint8_t *)bytes)[size / 2] ^= 1;
 	assert_int_equal(index_begin(rig->cache->index, &txn), 0);
-	assert_int_equal(index_put_listing(txn, id, bytes, size), 0);
+	assert_int_equal(index_put_listing(txn, id, &(struct iovec){bytes, size}, 1), 0);
 	assert_int_equal(index_commit(txn), 0);
 	free(bytes);
 	tree = tree_start(rig, FOREVER, FOREVER);
@@ -640,6 +884,12 @@ int main(void)
 		TEST(small_directories_cost_one_list),
 		TEST(many_at_once_ask_once),
 		TEST(large_directories_are_asked_by_name),
+		TEST(names_are_given_as_they_come),
+		TEST(a_stream_ends_with_the_error),
+		TEST(a_stream_that_nobody_reads_ends),
+		TEST(order_that_is_none),
+		TEST(a_walk_is_listed_ahead),
+		TEST(no_walk_is_not_listed_ahead),
 		TEST(a_huge_directory_is_whole),
 		TEST(an_error_on_a_page_is_an_error),
 		TEST(errors_are_not_missing),

@@ -229,19 +229,17 @@ void tree_forget(struct tree *tree, const char *path)
 	lock_drop(&fakes.lock);
 }
 
-/* A name keeps its cookie. */
-static uint64_t cookie_of(const struct file *file)
+/* Bits of a name for its cookie. */
+static uint64_t cookie_bits(const struct file *file)
 {
-	uint64_t hash = hash64(file->path, strlen(file->path)) >> 2;
-
-	return hash < LISTING_COOKIE_MIN ? LISTING_COOKIE_MIN : hash;
+	return hash64(file->path, strlen(file->path)) & UINT32_MAX;
 }
 
-static int cookie_order(const void *a, const void *b)
+static int name_order(const void *a, const void *b)
 {
-	uint64_t x = cookie_of(a), y = cookie_of(b);
+	const struct file *left = a, *right = b;
 
-	return (x > y) - (x < y);
+	return strcmp(left->path, right->path);
 }
 
 /* Of the root, whatever the path: all names without a slash. */
@@ -258,7 +256,7 @@ void tree_list_start(struct tree_list *list)
 			listing->files[listing->count++] = fakes.files[i];
 	}
 	lock_drop(&fakes.lock);
-	qsort(listing->files, listing->count, sizeof listing->files[0], cookie_order);
+	qsort(listing->files, listing->count, sizeof listing->files[0], name_order);
 	list->listing = listing;
 	list->fresh_ms = FRESH * 1000;
 	list->done(list, 0);
@@ -276,6 +274,8 @@ void listing_unref(struct listing *listing)
 {
 	bool last;
 
+	if (!listing)
+		return;
 	lock_take(&fakes.lock);
 	last = --listing->refs == 0;
 	fakes.alive -= last;
@@ -301,18 +301,33 @@ void listing_get(const struct listing *listing, size_t i, struct listing_entry *
 	};
 }
 
-size_t listing_rank_after(const struct listing *listing, uint64_t cookie)
+/* Listings here are whole. */
+int listing_state(const struct listing *listing)
 {
-	size_t rank = 0;
-
-	while (rank < listing->count && cookie_of(&listing->files[rank]) <= cookie)
-		rank++;
-	return rank;
+	(void)listing;
+	return 0;
 }
 
-void listing_place(const struct listing *listing, size_t rank, struct listing_place *ret)
+void tree_more_start(struct tree_more *more)
 {
-	*ret = (struct listing_place){rank, cookie_of(&listing->files[rank])};
+	more->done(more);
+}
+
+uint64_t listing_cookie(const struct listing *listing, size_t i)
+{
+	return (uint64_t)(i + 1) << 32 | cookie_bits(&listing->files[i]);
+}
+
+int listing_seek(const struct listing *listing, uint64_t cookie, size_t *ret)
+{
+	for (size_t i = 0; i < listing->count && cookie >= LISTING_COOKIE_MIN; i++) {
+		if (cookie_bits(&listing->files[i]) != (cookie & UINT32_MAX))
+			continue;
+		*ret = i + 1;
+		return 0;
+	}
+	*ret = 0;
+	return cookie < LISTING_COOKIE_MIN ? 0 : -ESTALE;
 }
 
 /* --- cache --- */

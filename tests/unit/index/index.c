@@ -32,6 +32,15 @@ struct fixture {
 	struct index *index;
 };
 
+/* In two parts. */
+static int put_listing(struct index_txn *txn, struct id128 id, const void *bytes, size_t size)
+{
+	struct iovec parts[] = {
+		{(void *)bytes, size / 3}, {(char *)bytes + size / 3, size - size / 3}};
+
+	return index_put_listing(txn, id, parts, 2);
+}
+
 static void write_file(const char *path, const void *bytes, size_t size)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -256,7 +265,7 @@ static void listings_of_any_size_come_back(void **state)
 	assert_int_equal(index_get_listing(f->index, id_of(9), &back, &size), -ENOENT);
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
 		assert_int_equal(index_begin(f->index, &txn), 0);
-		assert_int_equal(index_put_listing(txn, id_of(9), bytes, sizes[i]), 0);
+		assert_int_equal(put_listing(txn, id_of(9), bytes, sizes[i]), 0);
 		assert_int_equal(index_commit(txn), 0);
 		assert_int_equal(index_get_listing(f->index, id_of(9), &back, &size), 0);
 		assert_int_equal(size, sizes[i]);
@@ -269,7 +278,7 @@ static void listings_of_any_size_come_back(void **state)
 	assert_int_equal(index_get_listing(f->index, id_of(9), &back, &size), -ENOENT);
 	/* Refused by its size before a byte of it is looked at. */
 	assert_int_equal(index_begin(f->index, &txn), 0);
-	assert_int_equal(index_put_listing(txn, id_of(9), bytes, (256u << 20) + 1), -EFBIG);
+	assert_int_equal(put_listing(txn, id_of(9), bytes, (256u << 20) + 1), -EFBIG);
 	index_abort(txn);
 	free(bytes);
 }
@@ -285,7 +294,7 @@ static void listings_make_room_for_one(void **state)
 
 	for (uint64_t i = 1; i <= 8; i++) {
 		assert_int_equal(index_begin(f->index, &txn), 0);
-		assert_int_equal(index_put_listing(txn, id_of(i), bytes, 1u << 20), 0);
+		assert_int_equal(put_listing(txn, id_of(i), bytes, 1u << 20), 0);
 		assert_int_equal(index_trim_listings(txn, id_of(i), 4u << 20), 0);
 		assert_int_equal(index_commit(txn), 0);
 		assert_int_equal(index_get_listing(f->index, id_of(i), &back, &size), 0);
@@ -483,7 +492,7 @@ static void a_file_shorter_than_its_pages_is_whole(void **state)
 	struct index_txn *txn;
 
 	assert_int_equal(index_begin(f->index, &txn), 0);
-	assert_int_equal(index_put_listing(txn, id_of(1), bytes, 4u << 20), 0);
+	assert_int_equal(put_listing(txn, id_of(1), bytes, 4u << 20), 0);
 	assert_int_equal(index_trim_listings(txn, id_of(2), 0), 0);
 	assert_int_equal(index_commit(txn), 0);
 	close_index(f);
@@ -565,7 +574,7 @@ static void a_full_map_fails_the_write_and_nothing_else(void **state)
 	put_object(f->index, 1, 10);
 	while (r == 0 && stored < 100) {
 		assert_int_equal(index_begin(f->index, &txn), 0);
-		r = index_put_listing(txn, id_of(stored), bytes, size);
+		r = put_listing(txn, id_of(stored), bytes, size);
 		if (r == 0)
 			stored++;
 		/* A commit after an error is an abort that says why. */
@@ -575,7 +584,7 @@ static void a_full_map_fails_the_write_and_nothing_else(void **state)
 	assert_true(stored >= 4 && stored < 8);
 	assert_int_equal(index_get_object(f->index, id_of(1), &record), 0);
 	assert_int_equal(index_begin(f->index, &txn), 0);
-	assert_int_equal(index_put_listing(txn, id_of(stored), bytes, size), -ENOSPC);
+	assert_int_equal(put_listing(txn, id_of(stored), bytes, size), -ENOSPC);
 	index_abort(txn);
 	assert_int_equal(index_begin(f->index, &txn), 0);
 	assert_int_equal(index_trim_listings(txn, id_of(stored), 0), 0);

@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "base/hash.h"
 #include "base/why.h"
@@ -119,9 +120,9 @@ int index_put_group(
 	struct index_txn *txn, struct id128 id, uint32_t group, const struct index_group *value);
 /* The object, damaged or not, and all its groups. 0 also when there is none. */
 int index_delete_object(struct index_txn *txn, struct id128 id);
-/* -EFBIG beyond 256 MiB. */
+/* The parts, one after the other. -EFBIG beyond 256 MiB. */
 int index_put_listing(
-	struct index_txn *txn, struct id128 directory, const void *bytes, size_t size);
+	struct index_txn *txn, struct id128 directory, const struct iovec *parts, size_t n_parts);
 /* Deletes listings of other directories, any of them, until all take at most max_bytes. */
 int index_trim_listings(struct index_txn *txn, struct id128 directory, uint64_t max_bytes);
 /* Durable on return 0. The transaction is gone either way. */

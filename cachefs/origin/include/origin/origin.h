@@ -115,6 +115,10 @@ const char *origin_source(const struct origin *origin);
 /* False: a listing may lack what can be read all the same, as a web server's index does. Who misses
  * a name in it asks origin_stat. */
 bool origin_lists_all(const struct origin *origin);
+/* True: asking takes time on a network, so that questions at once are faster than one by one. */
+bool origin_is_far(const struct origin *origin);
+/* True: pages give names in the byte order of keys, a directory's with a slash at its end. */
+bool origin_lists_in_order(const struct origin *origin);
 /* Who asks: access key id or profile, token's subject, "anonymous", "". Never a secret. */
 const char *origin_identity(const struct origin *origin);
 /* Where a cache counts what its fetches of this origin hold. Lives as long as the origin. */
@@ -186,6 +190,7 @@ struct origin_list {
 	const char *path;
 	char *token; /* NULL for the first page, else the token of the page before; the caller's */
 	unsigned limit; /* most entries in a page, 0: the server's own (1,000) */
+	enum origin_priority priority;
 	/* In any order; the same name may come again (as a file and as a directory, or on a later
 	 * page). Engine thread. */
 	void (*entry)(struct origin_list *list, const struct origin_entry *entry);
@@ -198,6 +203,8 @@ struct origin_list {
 	struct origin_private private;
 };
 void origin_list_start(struct origin_list *list);
+/* Somebody waits for the page now: its priority becomes ORIGIN_DEMAND. As origin_get_promote. */
+void origin_list_promote(struct origin_list *list);
 
 enum origin_outcome {
 	ORIGIN_OK,
