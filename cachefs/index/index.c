@@ -33,8 +33,13 @@ int lmdb_error(int e)
 		return -EUCLEAN;
 	case MDB_VERSION_MISMATCH:
 		return -EPROTONOSUPPORT;
+	case MDB_READERS_FULL:
+	case MDB_TLS_FULL:
+	case MDB_MAP_RESIZED:
+		return -EIO;
 	default:
-		return e > 0 ? -e : -EIO;
+		/* LMDB's other codes are of what a right file can't lead to. */
+		return e > 0 ? -e : -EUCLEAN;
 	}
 }
 

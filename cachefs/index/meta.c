@@ -103,7 +103,7 @@ static bool machine_went_down(const struct index *index, const struct state *sta
 	       memcmp(index->boot_id, state->boot_id, BOOT_ID_SIZE) != 0;
 }
 
-/* An environment that has anything but no state of ours is somebody else's. */
+/* An environment that has anything but no state of ours has lost it. */
 static int open_meta(struct index *index, MDB_txn *txn)
 {
 	MDB_stat stat;
@@ -118,7 +118,7 @@ static int open_meta(struct index *index, MDB_txn *txn)
 	if (e)
 		return lmdb_error(e);
 	if (stat.ms_entries > 0)
-		return -EPROTONOSUPPORT;
+		return -EUCLEAN;
 	e = mdb_dbi_open(txn, "meta", MDB_CREATE, &index->meta);
 	if (e)
 		return lmdb_error(e);

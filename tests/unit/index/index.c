@@ -556,7 +556,7 @@ static void someone_elses_database_is_refused(void **state)
 	assert_int_equal(value_put(txn, dbi, "theirs", 6, "x", 1), 0);
 	assert_int_equal(mdb_txn_commit(txn), 0);
 	mdb_env_close(env);
-	refused(f, -EPROTONOSUPPORT);
+	refused(f, -EUCLEAN);
 }
 
 static void a_full_map_fails_the_write_and_nothing_else(void **state)
