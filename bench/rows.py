@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Optional
 
+from held import held
 from killed import killed
 from measure import Contender, Refused, Sample, compare, drop_caches, load_cache, measure_in_turn
 from sides import wait_until
@@ -306,6 +307,7 @@ BENCHMARKS = [
     Benchmark("6", "first", "the first 4 KiB of a cold object", cold_first, False),
     Benchmark("11", "openers", f"{OPENERS} processes open one cold object at once", many_openers, False),
     Benchmark("14", "killed", "longest pause of a reader while the daemon is killed again and again", killed, False),
+    Benchmark("15", "held", "warm reads, stat and ls while the origin holds 200 cold reads of the same volume", held, False),
 ]
 
 
