@@ -54,7 +54,7 @@ static void read_account(struct object_read *read, uint64_t bytes)
 /* The kernel reads once more, page by page, what failed as readahead. Nobody is to wait twice as long
  * as the origin was given, so what took WAITED_NS to fail fails at once when it is asked for again
  * through the handle within AGAIN_NS. */
-#define WAITED_NS NS_PER_SEC
+#define WAITED_NS (2 * NS_PER_SEC)
 #define AGAIN_NS  (500 * NS_PER_MS)
 
 static void note_failure(struct read_piece *piece, int error)
