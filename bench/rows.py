@@ -7,6 +7,7 @@ from typing import Optional
 
 from held import held
 from killed import killed
+from listing import listing
 from measure import Contender, Refused, Sample, compare, drop_caches, load_cache, measure_in_turn
 from sides import wait_until
 
@@ -308,6 +309,7 @@ BENCHMARKS = [
     Benchmark("11", "openers", f"{OPENERS} processes open one cold object at once", many_openers, False),
     Benchmark("14", "killed", "longest pause of a reader while the daemon is killed again and again", killed, False),
     Benchmark("15", "held", "warm reads, stat and ls while the origin holds 200 cold reads of the same volume", held, False),
+    Benchmark("16", "list", "a cold directory of a million keys against a bare client", listing, False),
 ]
 
 
