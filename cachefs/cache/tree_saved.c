@@ -16,6 +16,9 @@
 /* What all listings in the index may use, of the store's capacity and at most. */
 #define SAVED_SHARE     16
 #define SAVED_BYTES_MAX (1ull << 30)
+/* LMDB holds in memory what a transaction writes: of one listing, and of several together. */
+#define SAVED_ONE_MAX  (96u << 20)
+#define SAVED_TOGETHER (32u << 20)
 
 /* Two endpoints may have a bucket of the same name, which only the root's name in the world tells apart;
  * that doesn't have the revision of a repository, which the source has. */
@@ -52,7 +55,8 @@ static int save_in(struct tree *tree, struct save *save, struct index_txn *txn)
 	uint64_t max_bytes = saved_max(tree);
 	int r;
 
-	if (listing_bytes(save->listing) > max_bytes) {
+	if (listing_bytes(save->listing) > max_bytes ||
+		listing_bytes(save->listing) > SAVED_ONE_MAX) {
 		trouble_note(tree->cache, "listing_not_saved", origin_source(tree->origin), -EFBIG);
 		return 0;
 	}
@@ -78,7 +82,23 @@ static int save_all(struct tree *tree, struct list *saves)
 	return index_commit(txn);
 }
 
-/* All that have gathered, in one commit: a walk makes many, and what waits for a listing from before
+/* What goes into one commit; at least one. */
+static void take_saves(struct tree *tree, struct list *saves)
+{
+	size_t bytes = 0;
+
+	check(lock_held(&tree->lock));
+	while (!list_empty(&tree->to_save)) {
+		const struct save *save = container_of(tree->to_save.next, struct save, link);
+
+		bytes += listing_bytes(save->listing);
+		if (bytes > SAVED_TOGETHER && !list_empty(saves))
+			return;
+		list_append(saves, list_pop(&tree->to_save));
+	}
+}
+
+/* Those that have gathered, in one commit: a walk makes many, and what waits for a listing from before
  * waits behind it. */
 static void save_run(struct job *job)
 {
@@ -90,7 +110,7 @@ static void save_run(struct job *job)
 
 	list_init(&saves);
 	lock_take(&tree->lock);
-	list_splice(&saves, &tree->to_save);
+	take_saves(tree, &saves);
 	lock_drop(&tree->lock);
 	r = save_all(tree, &saves);
 	if (r)
