@@ -230,7 +230,7 @@ def cells(row):
     # Of the few bytes that latencies are measured with, CPU time for a GB says nothing.
     row = row if row.get("bytes", 0) >= 1 << 20 else {**row, "base_cpu_s_per_gb": None, "cpu_ratio": None}
     cpu = f"{row['reader_cpu_s_per_gb']:.3f}+{row['daemon_cpu_s_per_gb']:.3f}" if row.get("cpu_ratio") else ""
-    form = ",.0f" if row["unit"] in ("op/s", "origin bytes") else ",.2f"
+    form = ",.0f" if row["unit"] in ("op/s", "origin bytes") else ",.2f" if row["median"] >= 0.2 else ".4f"
     return [row["number"], row["work"], row["side"], f"{row['median']:{form}} {row['unit']}",
             f"{row['base_median']:{form}} ({row['base']})", f"{row['ratio']:.3f}", number(row.get("ratio_of_pairs"), ".3f"),
             number(row.get("error"), ".3f"), target, row["verdict"] or "",
