@@ -35,8 +35,8 @@ class Lister:
 
 def bare_s(lister, keys):
     began = time.monotonic()
-    done = subprocess.run([sys.executable, PROGRAM, "pages", f"{lister.endpoint}/bench"], capture_output=True, text=True,
-                          check=True)
+    done = subprocess.run([sys.executable, PROGRAM, "pages", f"{lister.endpoint}/bench"], capture_output=True,
+                          text=True, check=True)
     if int(done.stdout) != keys:
         raise Refused(f"the bare client saw {done.stdout.strip()} of {keys} keys")
     return time.monotonic() - began
@@ -59,8 +59,8 @@ def cold_listing(ours, lister, keys, number):
     """Of a bucket that was never listed. Seconds to the first name, to the last, and of the daemon's processors."""
     mountpoint = f"{ours.mountpoint}.list"
     os.makedirs(mountpoint, exist_ok=True)
-    ours.command("mount", "-o", f"ro,endpoint={lister.endpoint},addressing=path,region=us-east-1", f"s3://bench{number}",
-                 mountpoint)
+    options = f"ro,endpoint={lister.endpoint},addressing=path,region=us-east-1"
+    ours.command("mount", "-o", options, f"s3://bench{number}", mountpoint)
     try:
         before, cpu = lister.lists(), process_cpu_s(ours.pid())
         first_s, all_s = listed_s(os.path.join(mountpoint, "train"), keys)
@@ -90,7 +90,8 @@ def listing(setting):
         target = TARGET if delay_ms else None  # a server that works for nothing is no server
         yield {"number": "16", "work": work, "unit": "ms", "side": ours.name, "base": "bare client",
                "rounds": len(walls), "median": statistics.median(walls) * 1000,
-               "base_median": statistics.median(bare) * 1000, "ratio": statistics.median(walls) / statistics.median(bare),
+               "base_median": statistics.median(bare) * 1000,
+               "ratio": statistics.median(walls) / statistics.median(bare),
                "ratio_of_pairs": statistics.median(pairs), "target": target,
                "verdict": None if target is None else "met" if statistics.median(pairs) <= target else "missed",
                "first_name_ms": [first_s * 1000 for first_s, _, _ in samples],

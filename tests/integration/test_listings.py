@@ -100,9 +100,40 @@ def test_names_come_before_the_listing_is_whole(cache, faulty):
     assert faulty.count("list", where=of_directory()) == 3
 
 
-@pytest.mark.parametrize("how, wanted", [({"status": 503, "code": "SlowDown"}, errno.EIO), ({"status": 403, "code": "AccessDenied"}, errno.EACCES),
-                                         ({"status": 404, "code": "NoSuchKey"}, errno.EIO), ({"cut_at": 100}, errno.EIO),
-                                         ({"status": 500}, errno.EIO)])
+@pytest.mark.parametrize("place_lost", [False, True])
+def test_a_daemon_that_dies_while_names_come(cache, faulty, place_lost):
+    """Its successor lists anew and goes on behind the name where the stream was. Without that name it can't say what
+    was given before, and says so."""
+    names = put_many(faulty, 3000)
+    held = faulty.rule(op="list", where=later_pages, after=1, stall_at=-1)
+    mounted = cache.mount_origin(FaultyOrigin(faulty))
+    with os.scandir(mounted / "dir") as entries:
+        seen = [next(entries).name for _ in range(1500)]
+        held.wait_hits(1)
+        # The kernel has read some more than we have.
+        for name in names[1499:2000] if place_lost else names[2500:2600]:
+            faulty.delete(f"dir/{name}")
+        cache.kill_daemon()
+        held.remove()
+        try:
+            seen += [entry.name for entry in entries]
+            error = 0
+        except OSError as e:
+            error = e.errno
+    if place_lost:
+        assert error == errno.ESTALE and seen == names[:len(seen)]
+    else:
+        assert error == 0 and seen == names[:2500] + names[2600:]
+    assert len(os.listdir(mounted / "dir")) == (2499 if place_lost else 2900)
+
+
+@pytest.mark.parametrize("how, wanted", [
+    ({"status": 503, "code": "SlowDown"}, errno.EIO),
+    ({"status": 403, "code": "AccessDenied"}, errno.EACCES),
+    ({"status": 404, "code": "NoSuchKey"}, errno.EIO),
+    ({"status": 500}, errno.EIO),
+    ({"cut_at": 100}, errno.EIO),
+])
 def test_names_are_followed_by_the_error(cache, faulty, how, wanted):
     """Never by an end; and once the fault is over all names are there."""
     names = put_many(faulty, 500)
