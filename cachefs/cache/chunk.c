@@ -135,15 +135,20 @@ void chunk_free(struct chunk *chunk)
 /* Keeps the buffer's bytes for the next reader, unless somebody waits for memory. */
 static void leave_resident(struct chunk *chunk)
 {
-	struct cache *cache = chunk->object->cache;
+	struct object *object = chunk->object;
+	struct cache *cache = object->cache;
+	bool spent;
 
 	if (pool_wanted(cache->pool))
 		return;
+	lock_take(&object->lock);
+	spent = chunk->spent;
+	lock_drop(&object->lock);
 	resident_put(
-		&cache->resident, chunk->object->id, chunk->index, pool_buffer_ref(chunk->buffer));
+		&cache->resident, object->id, chunk->index, pool_buffer_ref(chunk->buffer), spent);
 	/* Who began to wait in between found no resident to take. */
 	if (pool_wanted(cache->pool))
-		resident_drop(&cache->resident, chunk->object->id, chunk->index);
+		resident_drop(&cache->resident, object->id, chunk->index);
 }
 
 /* --- into the store --- */

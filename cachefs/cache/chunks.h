@@ -48,6 +48,7 @@ struct chunk {
 	struct pool_waiter wait;
 	struct job job;
 	struct list queued; /* in the commit queue */
+	bool spent;         /* object.lock; a read has, or waits for, its last byte */
 	bool drop;          /* in the commit queue: to be taken out rather than put in */
 	bool again;         /* its bytes were in memory since an earlier try to keep them failed */
 };

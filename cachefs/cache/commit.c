@@ -22,7 +22,7 @@
 #include "whole.h"
 
 /* A group is committed when it is this large or this old, or completes an object. */
-#define COMMIT_BYTES (64u << 20)
+#define COMMIT_BYTES (256u << 20)
 #define COMMIT_NS    (200ull * NS_PER_MS)
 /* So many new times of opening are brought to the index without waiting for a group. */
 #define TOUCHED_MANY 512

@@ -277,8 +277,10 @@ static int claim(struct fetch *fetch, struct read_piece *piece, uint32_t most)
 		chunk = chunk_begin(object, index, PHASE_FETCH);
 		if (!chunk)
 			return n ? 0 : -ENOMEM;
-		if (piece && !n)
+		if (piece && !n) {
 			list_append(&chunk->waiters, &piece->link);
+			chunk->spent = piece_spends(piece);
+		}
 		chunk->fetch = fetch;
 		fetch->count = n + 1;
 		chunk_state_set(object, index, CHUNK_FETCHING);

@@ -124,6 +124,12 @@ static bool piece_arrives(const struct read_piece *piece)
 	return !piece->read->gathering;
 }
 
+bool piece_spends(const struct read_piece *piece)
+{
+	return !piece_arrives(piece) &&
+	       piece->to == chunk_size(piece->read->reader->object, piece->chunk);
+}
+
 /* The last piece, or who started them, is done with this step. */
 static void step_finish(struct object_read *read)
 {
@@ -201,7 +207,10 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_c
 {
 	struct object *object = piece->read->reader->object;
 	struct chunk *chunk = chunk_busy(object, piece->chunk);
+	bool spends = piece_spends(piece);
 
+	if (chunk && spends)
+		chunk->spent = true;
 	if (chunk && chunk->phase != PHASE_LOAD && chunk->buffer && piece->to <= chunk->filled) {
 		piece->buffer = piece_arrives(piece) ? NULL : pool_buffer_ref(chunk->buffer);
 		return PIECE_READY;
@@ -218,7 +227,7 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_c
 		}
 		return PIECE_WAITS;
 	}
-	piece->buffer = resident_get(&object->cache->resident, object->id, piece->chunk);
+	piece->buffer = resident_get(&object->cache->resident, object->id, piece->chunk, spends);
 	if (piece->buffer) {
 		if (chunk_state_of(object, piece->chunk) == CHUNK_ABSENT)
 			*ret_chunk = chunk_keep_again(object, piece->chunk, piece->buffer);
@@ -230,6 +239,7 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_c
 	chunk = chunk_begin(object, piece->chunk, PHASE_LOAD);
 	if (!chunk)
 		return PIECE_NO_MEMORY;
+	chunk->spent = spends;
 	chunk->sum = object->groups[piece->chunk / INDEX_GROUP_CHUNKS]
 			     ->sum[piece->chunk % INDEX_GROUP_CHUNKS];
 	list_append(&chunk->waiters, &piece->link);

@@ -22,6 +22,10 @@ struct reader {
 	} failed;
 };
 
+/* The read takes the chunk's bytes up to the last: who reads on has no use for the chunk, and the
+ * kernel has its bytes. */
+bool piece_spends(const struct read_piece *piece);
+
 /* Each empties its list of struct read_piece and finishes the reads that need no other piece. No
  * lock held; done is called from inside. */
 

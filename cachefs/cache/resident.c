@@ -1,4 +1,4 @@
-/* Residents: a least-recently-used table of buffers whose bytes are right. */
+/* Residents: a table of buffers whose bytes are right, in the order in which they are let go. */
 #include "resident.h"
 
 #include <errno.h>
@@ -79,7 +79,15 @@ static struct pool_buffer *take_out(struct resident *resident, struct resident_e
 	return buffer;
 }
 
-struct pool_buffer *resident_get(struct resident *resident, struct id128 object, uint32_t chunk)
+/* In line for being let go: spent ones at the head, the others behind those that were used before. */
+static void line_up(struct resident *resident, struct resident_entry *entry, bool spent)
+{
+	check(lock_held(&resident->lock));
+	list_append(spent ? resident->lru.next : &resident->lru, &entry->lru);
+}
+
+struct pool_buffer *resident_get(
+	struct resident *resident, struct id128 object, uint32_t chunk, bool spent)
 {
 	struct resident_entry *entry;
 	struct pool_buffer *buffer = NULL;
@@ -88,7 +96,7 @@ struct pool_buffer *resident_get(struct resident *resident, struct id128 object,
 	entry = find(resident, object, chunk);
 	if (entry) {
 		list_remove(&entry->lru);
-		list_append(&resident->lru, &entry->lru);
+		line_up(resident, entry, spent);
 		buffer = pool_buffer_ref(entry->buffer);
 	}
 	lock_drop(&resident->lock);
@@ -105,8 +113,8 @@ bool resident_has(struct resident *resident, struct id128 object, uint32_t chunk
 	return has;
 }
 
-void resident_put(
-	struct resident *resident, struct id128 object, uint32_t chunk, struct pool_buffer *buffer)
+void resident_put(struct resident *resident, struct id128 object, uint32_t chunk,
+	struct pool_buffer *buffer, bool spent)
 {
 	struct pool_buffer *old = NULL;
 	struct resident_entry *entry;
@@ -124,7 +132,7 @@ void resident_put(
 		entry->buffer = buffer;
 		buffer = NULL;
 		map_insert(&resident->map, &entry->node, key_hash(object, chunk));
-		list_append(&resident->lru, &entry->lru);
+		line_up(resident, entry, spent);
 	}
 	lock_drop(&resident->lock);
 	pool_buffer_unref(old);

@@ -1,6 +1,10 @@
 /*
  * resident: buffers whose bytes are right, kept for the next reader as long as nobody wants the
  * memory. Any thread; nothing here blocks.
+ *
+ * The spent ones go first: their last byte was read, and who reads on has no use for them, while the
+ * others were mostly fetched ahead and are still to be read. Of the spent ones the latest goes first,
+ * since its memory is in the processor's cache.
  */
 #ifndef CACHE_RESIDENT_H
 #define CACHE_RESIDENT_H
@@ -28,7 +32,7 @@ struct resident_entry {
 struct resident {
 	struct lock lock;
 	struct map map;                 /* lock */
-	struct list lru;                /* lock; oldest first */
+	struct list lru;                /* lock; what goes first, first */
 	struct list free;               /* lock */
 	struct resident_entry *entries; /* as many as the pool has buffers */
 };
@@ -37,15 +41,16 @@ struct resident {
 int resident_init(struct resident *resident, size_t n_buffers);
 /* Of a zeroed one too. */
 void resident_free(struct resident *resident);
-/* A reference of the chunk's buffer, or NULL. */
-struct pool_buffer *resident_get(struct resident *resident, struct id128 object, uint32_t chunk);
+/* A reference of the chunk's buffer, or NULL. spent: it is after this. */
+struct pool_buffer *resident_get(
+	struct resident *resident, struct id128 object, uint32_t chunk, bool spent);
 bool resident_has(struct resident *resident, struct id128 object, uint32_t chunk);
 /* Takes over a reference. */
-void resident_put(
-	struct resident *resident, struct id128 object, uint32_t chunk, struct pool_buffer *buffer);
+void resident_put(struct resident *resident, struct id128 object, uint32_t chunk,
+	struct pool_buffer *buffer, bool spent);
 void resident_drop(struct resident *resident, struct id128 object, uint32_t chunk);
 void resident_drop_object(struct resident *resident, struct id128 object);
-/* Lets the oldest go. False: there is none. */
+/* Lets one go. False: there is none. */
 bool resident_reclaim(struct resident *resident);
 
 /* A buffer, at the expense of residents if need be; NULL: wait for one. As pool_try_get. */

@@ -134,6 +134,37 @@ static void reads_that_start_together_all_end(void **state)
 	free(readings);
 }
 
+/* What was read to its end makes way for what wasn't, though it is younger. */
+static void what_is_still_to_be_read_stays(void **state)
+{
+	struct rig *rig = *state;
+	struct handle begun, passing;
+
+	world_put(rig->world, "begun", 2 * MIB);
+	world_put(rig->world, "passing", 64 * MIB);
+	handle_open(rig, "begun", &begun);
+	handle_open(rig, "passing", &passing);
+	assert_int_equal(read_now(&begun, 100, 100), 100);
+	rig_settle(rig);
+	/* Backwards and a few only: nothing is fetched ahead, or to complete it. */
+	for (unsigned i = 12; i-- > 0;) {
+		assert_int_equal(read_now(&passing, 5 * i * MIB, MIB), MIB);
+		rig_settle(rig);
+	}
+	assert_true(resident_has(&rig->cache->resident, begun.object->id, 0));
+	/* Once more from the store. */
+	for (unsigned i = 12; i-- > 0;)
+		assert_int_equal(read_now(&passing, 5 * i * MIB, MIB), MIB);
+	assert_true(resident_has(&rig->cache->resident, begun.object->id, 0));
+	/* With its end read it is like the others: it goes before what is only begun. */
+	assert_int_equal(read_now(&begun, MIB / 2, MIB / 2), MIB / 2);
+	for (unsigned i = 12; i-- > 0;)
+		assert_int_equal(read_now(&passing, 5 * i * MIB, 100), 100);
+	assert_false(resident_has(&rig->cache->resident, begun.object->id, 0));
+	handle_close(&begun);
+	handle_close(&passing);
+}
+
 #define STALLED 200
 
 /* 200 cold reads that the origin stalls, each across two chunks of which it gave the first: reads of
@@ -209,6 +240,8 @@ int main(void)
 			many_readers_without_a_store, set_up_small_and_full, rig_tear_down),
 		cmocka_unit_test_setup_teardown(
 			reads_that_start_together_all_end, set_up_small, rig_tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_is_still_to_be_read_stays, set_up_small, rig_tear_down),
 		cmocka_unit_test_setup_teardown(
 			stalled_reads_stop_no_warm_ones, set_up_small, rig_tear_down),
 		cmocka_unit_test_setup_teardown(
