@@ -73,7 +73,7 @@ static int start(struct cache *cache, const struct cache_config *config, struct 
 	if (!r)
 		r = work_new("verify", 1, &cache->verifies);
 	if (!r)
-		r = work_new("names", 1, &cache->names);
+		r = work_new("names", 2, &cache->names);
 	if (!r)
 		r = work_new("keep", 2, &cache->keeps);
 	if (!r)
