@@ -231,6 +231,11 @@ def cold_targets(link):
 
 
 def cold_read(setting):
+    # A daemon's buffers are given to it page by page, once, at its first reads; the question is what a read costs.
+    for side in setting.from_origin:
+        if not side.is_peer:
+            side.make_cold()
+            load_cache(side.path)
     for readers, arguments in ((1, ["seq"]), (4, ["parallel", "--workers", "4"])):
         yield from cold_row(setting, "5", f"cold, {readers} reader{'s' * (readers > 1)}, {setting.way}", arguments)
 
