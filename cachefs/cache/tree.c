@@ -467,7 +467,7 @@ void trees_make_room(struct listing_room *room)
 		struct tree *tree = container_of(link, struct tree, link);
 
 		lock_take(&tree->lock);
-		dirs_trim(tree, 0, NULL);
+		dirs_forget(tree);
 		lock_drop(&tree->lock);
 	}
 	lock_drop(&cache->trees_lock);

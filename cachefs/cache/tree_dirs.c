@@ -80,6 +80,21 @@ void dirs_trim(struct tree *tree, size_t max_bytes, const struct dir *keep)
 	}
 }
 
+void dirs_forget(struct tree *tree)
+{
+	dirs_trim(tree, 0, NULL);
+	/* What is being asked for anew may need the room of the answer before. */
+	list_for_each (link, &tree->dirs_lru) {
+		struct dir *dir = container_of(link, struct dir, lru);
+
+		if (!dir->listing || dir->pinned)
+			continue;
+		install(dir, NULL);
+		dir->fresh_from_ns = 0;
+		dir->index_read = false;
+	}
+}
+
 struct dir *dir_find(struct tree *tree, const char *path, size_t path_size)
 {
 	const struct dir_key key = {.path = path, .size = path_size};

@@ -160,6 +160,8 @@ void dir_give_more(struct tree *tree, const struct listing *listing, struct todo
 /* Forgets the directories used longest ago, until their listings take no more than this; the index
  * still has them. */
 void dirs_trim(struct tree *tree, size_t max_bytes, const struct dir *keep);
+/* Memory is short: forgets every listing. */
+void dirs_forget(struct tree *tree);
 void dirs_release(struct tree *tree, uint64_t now, struct todo *todo);
 void dirs_free(struct tree *tree);
 

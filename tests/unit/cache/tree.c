@@ -252,6 +252,14 @@ static void a_huge_directory_is_whole(void **state)
 	tree_end(rig);
 }
 
+static void wait_until_saved(struct tree *tree)
+{
+	lock_take(&tree->lock);
+	while (tree->saves)
+		cond_wait(&tree->quiet, &tree->lock);
+	lock_drop(&tree->lock);
+}
+
 static void stream_begin(struct question *question, struct tree *tree, const char *path)
 {
 	question_init(question);
@@ -361,6 +369,35 @@ static void a_stream_that_nobody_reads_ends(void **state)
 	world_release_names(rig->world);
 	tree_end(rig);
 	assert_int_equal(world_counts(rig->world).lists, 2);
+}
+
+/* A listing that is asked for anew doesn't need twice its room. */
+static void the_older_answer_makes_room(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, 0, 0);
+	struct listing_room *room = &rig->cache->listing_room;
+	struct question question;
+
+	world_put_many(rig->world, "d", 500);
+	assert_int_equal(list_now(tree, "d"), 500);
+	assert_true(atomic_load(&room->used_bytes) > 500);
+	world_hold_names(rig->world);
+	list_begin(&question, tree, "d");
+	world_wait_names_held(rig->world, 1);
+	wait_until_saved(tree);
+	room->make(room);
+	assert_int_equal(atomic_load(&room->used_bytes), 0);
+	world_release_names(rig->world);
+	assert_int_equal(question_wait(&question), 0);
+	assert_int_equal(listing_count(question.list.listing), 500);
+	listing_unref(question.list.listing);
+	/* And it isn't gone for good. */
+	wait_until_saved(tree);
+	room->make(room);
+	world_fail_names(rig->world, -EIO, 0, 1);
+	assert_int_equal(list_now(tree, "d"), 500);
+	tree_end(rig);
 }
 
 static int64_t stream_now(struct tree *tree, const char *path)
@@ -888,6 +925,7 @@ int main(void)
 		TEST(a_stream_ends_with_the_error),
 		TEST(a_stream_that_nobody_reads_ends),
 		TEST(order_that_is_none),
+		TEST(the_older_answer_makes_room),
 		TEST(a_walk_is_listed_ahead),
 		TEST(no_walk_is_not_listed_ahead),
 		TEST(a_huge_directory_is_whole),
