@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "chunks.h"
 #include "complete.h"
 #include "objects.h"
@@ -29,6 +30,8 @@ struct fetch {
 	char *path;
 	uint32_t first, count;
 	uint32_t next; /* of count: the chunk that bytes go to; engine thread */
+	uint64_t
+		since_ns; /* when its first bytes came, or the chunk before was full; engine thread */
 	struct chunk *chunks[PART_CHUNKS];
 	struct pool_waiter wait;
 	struct pool_buffer *spare; /* object.lock */
@@ -119,6 +122,17 @@ static void collect_ready(struct chunk *chunk, struct list *ready)
 	}
 }
 
+/* The current chunk is full. Concurrent GETs of the object may overwrite each other's word. */
+static void note_pace(struct fetch *fetch)
+{
+	_Atomic uint64_t *chunk_ns = &fetch->object->chunk_ns;
+	uint64_t now = clock_now_ns(), took_ns = now - fetch->since_ns, before;
+
+	before = atomic_load(chunk_ns);
+	fetch->since_ns = now;
+	atomic_store(chunk_ns, before ? (before * 7 + took_ns) / 8 : took_ns);
+}
+
 /* Bytes of the current chunk; it has a buffer. Returns how many it took. */
 static size_t fill(struct fetch *fetch, struct chunk *chunk, const uint8_t *bytes, size_t n)
 {
@@ -142,6 +156,7 @@ static size_t fill(struct fetch *fetch, struct chunk *chunk, const uint8_t *byte
 	/* Readers first: the checksum takes a moment. */
 	pieces_ready(&ready, chunk->buffer);
 	if (full) {
+		note_pace(fetch);
 		fetch->chunks[fetch->next++] = NULL;
 		chunk_keep(chunk);
 	}
@@ -154,6 +169,8 @@ static size_t fetch_data(struct origin_get *get, const uint8_t *bytes, size_t n)
 	struct object *object = fetch->object;
 	size_t taken = 0;
 
+	if (!fetch->since_ns)
+		fetch->since_ns = clock_now_ns();
 	while (taken < n) {
 		struct chunk *chunk;
 

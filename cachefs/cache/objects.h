@@ -54,12 +54,13 @@ struct object {
 	/* lock; of a raw file whose chunks were all right, and which has holes: verifying it again makes
 	 * it no better. 0: none */
 	int64_t misshapen_ctime_ns;
-	int64_t pinned_until_ns; /* lock */
-	int64_t opened_wall_ns;  /* lock */
-	uint64_t disk_bytes;     /* lock; what space accounting counts for it */
-	unsigned pending_drops;  /* lock; bad chunks on their way out of the index */
-	struct group **groups;   /* lock */
-	bool was_whole;          /* lock; it was complete once since it was loaded */
+	int64_t pinned_until_ns;   /* lock */
+	int64_t opened_wall_ns;    /* lock */
+	uint64_t disk_bytes;       /* lock; what space accounting counts for it */
+	unsigned pending_drops;    /* lock; bad chunks on their way out of the index */
+	struct group **groups;     /* lock */
+	_Atomic uint64_t chunk_ns; /* that a chunk takes to come by a GET, smoothed; 0: unknown */
+	bool was_whole;            /* lock; it was complete once since it was loaded */
 	/* lock; by whom it may be completed while somebody has it open; NULL: nobody (complete.h) */
 	struct origin *origin;
 	char *path;

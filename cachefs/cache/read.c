@@ -339,6 +339,7 @@ static void read_ahead(struct object_read *read)
 		.streams = &cache->streams,
 		.buffers = cache->n_buffers,
 		.gets = origin_limit(reader->origin),
+		.chunk_ns = atomic_load(&object->chunk_ns),
 	};
 	struct readahead_wish wish;
 	int n = 0;

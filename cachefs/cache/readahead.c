@@ -11,6 +11,12 @@
 #define SPAN_BYTES (128ull << 20)
 /* Two reads may come in the wrong order; after two such steps it goes backwards. */
 #define BACKWARDS_DOWNS 2u
+/* What a GET is to take at least, so that its round trip costs little, up to a size that always is
+ * worth one. */
+#define GET_NS     (250 * NS_PER_MS)
+#define PART_SMALL 8u
+/* Chunks ahead for each that was read. */
+#define AHEAD 4u
 /* However many streams there are. */
 #define SHARE_LEAST 4u
 
@@ -135,7 +141,7 @@ static uint32_t window_of(const struct readahead *readahead, const struct readah
 		(!stream->backwards && stream->downs + 1 == stream->reads))
 		return 0;
 	share = means->buffers * 3 / 4 / count_stream(means->streams, stream, second);
-	window = at_most(window, (stream->read * 2 + CHUNK_SIZE - 1) / CHUNK_SIZE);
+	window = at_most(window, (stream->read * AHEAD + CHUNK_SIZE - 1) / CHUNK_SIZE);
 	window = at_most(window, left_of_run(readahead, stream));
 	window = at_most(window, share > SHARE_LEAST ? share : SHARE_LEAST);
 	/* One part more than run, so that the origin's limit is seen to be one. */
@@ -144,11 +150,12 @@ static uint32_t window_of(const struct readahead *readahead, const struct readah
 
 static uint32_t part_of(const struct readahead_means *means, uint32_t window)
 {
+	uint64_t least = means->chunk_ns ? GET_NS / means->chunk_ns : PART_LEAST;
 	uint32_t part = means->gets ? window / means->gets : PART_MOST;
 
-	if (part > PART_MOST)
-		return PART_MOST;
-	return part > PART_LEAST ? part : PART_LEAST;
+	least = least < PART_SMALL ? least : PART_SMALL;
+	part = part < least ? (uint32_t)least : part;
+	return part < PART_LEAST ? PART_LEAST : at_most(part, PART_MOST);
 }
 
 /* Asks for what the window lacks when that is worth a request. */

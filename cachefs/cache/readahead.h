@@ -7,7 +7,7 @@
  *
  *   none     at its first read; and while more than a third of what it passes over isn't read, so
  *            that random and strided reads fetch their own chunks and no more
- *   at most  twice what was read of it; what lies before the end of a run as long as the longest of
+ *   at most  four times what was read of it; what lies before the end of a run as long as the longest of
  *            the last few on this handle, which tensors and columns between gaps are, until it is
  *            half as long again; and its share: three quarters of the buffers divided by the streams of
  *            all handles that were read on within a second, and what the origin would run at once
@@ -16,7 +16,8 @@
  *            small
  *
  * Parts are PART_LEAST to PART_MOST chunks, so many that they make up as many GETs as the origin
- * runs at once. The window is refilled a part at a time.
+ * runs at once, and small where a GET is slow, as on a link that is long or loses packets: then it
+ * is their number that makes it fast. The window is refilled a part at a time.
  */
 #ifndef CACHE_READAHEAD_H
 #define CACHE_READAHEAD_H
@@ -31,7 +32,7 @@
 #define READER_RUNS    4
 
 #define WINDOW_FIRST 16u
-#define PART_LEAST   8u
+#define PART_LEAST   2u
 #define PART_MOST    16u
 
 struct stream {
@@ -63,8 +64,9 @@ struct readahead_streams {
 /* What may be asked for. */
 struct readahead_means {
 	struct readahead_streams *streams;
-	uint32_t buffers; /* of the pool */
-	uint32_t gets;    /* that the origin runs at once; 0: unknown */
+	uint32_t buffers;  /* of the pool */
+	uint32_t gets;     /* that the origin runs at once; 0: unknown */
+	uint64_t chunk_ns; /* that a chunk takes to come by a GET; 0: unknown */
 };
 
 /* What should be asked for, in ascending order of chunks, which may lie beyond the object's end. */
