@@ -257,6 +257,9 @@ static void drop_repeated(struct listing *listing, size_t ready)
 	struct listing_slot *slots = slots_of(listing);
 	size_t kept = ready, n = n_slots(listing);
 
+	if (n == ready)
+		return;
+	check(slots);
 	for (size_t i = ready; i < n; i++) {
 		const struct listing_slot *last = kept ? &slots[kept - 1] : NULL;
 

@@ -98,8 +98,8 @@ struct opened {
 	enum table_mode mode;
 	int backing_id;
 };
-/* The answer to info's open; the handle goes if nobody takes it. */
-void fs_reply_open(struct fs *fs, fuse_req_t req, const struct fuse_file_info *info,
+/* The answer to the open that was asked for; the handle goes if nobody takes it. */
+void fs_reply_open(struct fs *fs, fuse_req_t req, const struct fuse_file_info *asked,
 	const struct opened *opened);
 /* True if a predecessor made the handle and perhaps answered: the kernel has got the same once more. */
 bool fs_open_again(

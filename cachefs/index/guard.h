@@ -24,7 +24,7 @@ struct index;
 void guard_install(void);
 /* This thread is within LMDB until guard_leave; NULL: it is not. Returns what was before. */
 const struct index *guard_enter(const struct index *index);
-void guard_leave(const struct index **before);
+void guard_leave(const struct index **outer);
 
 /* For the rest of a function. */
 #define WITHIN_LMDB(which)                                                                         \

@@ -50,7 +50,7 @@ int pages_check(const char *dir, uint64_t map_bytes)
 {
 	char path[PATH_MAX];
 	_cleanup_(closep) int fd = -1;
-	struct meta_page first, second, *newest = &first;
+	struct meta_page first = {0}, second = {0}, *newest = &first;
 	int r;
 
 	if ((size_t)snprintf(path, sizeof path, "%s/data.mdb", dir) >= sizeof path)

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +42,20 @@ static int make(void **state)
 	return mkdir(f.index, 0700);
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st, (void)type, (void)walk;
+	return remove(path);
+}
+
+static int remove_all(const char *dir)
+{
+	return nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 static int unmake(void **state)
 {
-	struct fixture *f = *state;
-	char command[128];
-
-	snprintf(command, sizeof command, "rm -r '%s'", f->dir);
-	return system(command);
+	return remove_all(((struct fixture *)*state)->dir);
 }
 
 static struct index *open_index(struct fixture *f)
@@ -279,8 +287,7 @@ static void no_damage_kills_more_than_twice(void **state)
 			assert_in_range(++n, 1, GUARD_DEATHS_MAX);
 		deaths += n;
 		assert_int_equal(index_set_aside(f->index, aside, &why), 0);
-		snprintf(path, sizeof path, "rm -r '%s'", aside);
-		assert_int_equal(system(path), 0);
+		assert_int_equal(remove_all(aside), 0);
 	}
 	/* Else nothing was tried. */
 	assert_true(deaths > 0);
