@@ -162,7 +162,14 @@ static bool is_unheard_of(const struct name *name)
 	const struct dir *dir =
 		dir_get(name->tree, name->path, slash ? (size_t)(slash - name->path) : 0);
 
-	return name->known || (dir && dir->listing);
+	struct listing_entry entry;
+	size_t index;
+	const char *last = slash ? slash + 1 : name->path;
+
+	/* One that the listing has, of which only the origin knows what it is, is not unheard of. */
+	return name->known ||
+	       (dir && dir->listing &&
+		       !listing_find(dir->listing, last, strlen(last), &entry, &index));
 }
 
 static void name_release(struct name *name, struct todo *todo)

@@ -88,7 +88,8 @@ FAULTS = {
     "chunked and short": Fault({"chunked": True, "edit": lambda body: body[:-20]}, BODIES, kinds=("s3",)),
     "chunked, short, of the web": Fault({"chunked": True, "edit": lambda body: body[:-20]}, ("get",), kinds=("web",)),
     "chunked and long": Fault({"chunked": True, "edit": lambda body: body + b"x"}, ("get",), again=2 * TIMES * SIZE),
-    "chunked and cut": Fault({"chunked": True}, BODIES, goes_on=True, more={"get": {"cut_at": MIDDLE}, "list": {"cut_at": 50}}),
+    "chunked and cut": Fault({"chunked": True}, BODIES, goes_on=True,
+                             more={"get": {"cut_at": MIDDLE}, "list": {"cut_at": 50}}),
     "Content-Range begins elsewhere": wrong_range(1, 0, 0),
     "Content-Range ends elsewhere": wrong_range(0, -1, 0),
     "Content-Range with more in all": wrong_range(0, 0, 1),
@@ -271,8 +272,8 @@ def test_silent_for_a_while(cache, request, kind):
     origin.faulty.clear_log()
     middle, before = FAULTS["silent in the middle"], FAULTS["silent before the answer"]
     rules = [origin.rule("passing", op, fault, times=1) for op, fault in zip(ALL, (middle, before, before))]
-    for outcome in run(mounted, ALL).values():
-        assert outcome.error == 0
+    for op, outcome in run(mounted, ALL).items():
+        assert outcome.error == 0, (op, cache.volume(mounted.parent)["origin"])
         assert outcome.found in (None, origin.content)
     assert [rule.hits for rule in rules] == [1, 1, 1]
     first, second = origin.faulty.requests("get", "passing/get/a", lambda r: r.first <= MIDDLE)

@@ -133,5 +133,5 @@ def test_an_object_store_is_not_followed(cache, faulty, other, status, code):
     faulty.clear_log()
     assert reads.sha256(mounted / "d" / "a") == data.digest(CONTENT)
     assert moved.hits == 1
-    assert "/eu-central-1/" in faulty.requests("get")[-1].headers["authorization"]
+    assert any("/eu-central-1/" in r.headers["authorization"] for r in faulty.requests("get"))
     assert not other.requests()
