@@ -13,7 +13,7 @@
 #define BACKWARDS_DOWNS 2u
 /* What a GET is to take at least, so that its round trip costs little, up to a size that always is
  * worth one. */
-#define GET_NS     (250 * NS_PER_MS)
+#define GET_NS     NS_PER_SEC
 #define PART_SMALL 8u
 /* Chunks ahead for each that was read. */
 #define AHEAD 4u
