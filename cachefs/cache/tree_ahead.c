@@ -62,8 +62,8 @@ static void ask_child(struct dir *parent, const struct listing_entry *entry, str
 	child = dir_get(tree, path, (size_t)n);
 	if (!child || !is_worth_asking(child))
 		return;
+	parent->walk.unused += !child->unused;
 	child->unused = child->ahead = true;
-	parent->walk.unused++;
 	tree->n_ahead++;
 	dir_begin(child, todo);
 }
@@ -77,6 +77,8 @@ static void ask_next(struct dir *parent, size_t from, unsigned most, struct todo
 
 	if (parent->walk.next > from && parent->walk.next - from < AHEAD_SCAN)
 		from = parent->walk.next;
+	if (from > end)
+		from = end;
 	if (end - from > AHEAD_SCAN)
 		end = from + AHEAD_SCAN;
 	parent->pinned = true;

@@ -51,6 +51,7 @@ static void install(struct dir *dir, struct listing *listing)
 	tree->bytes -= listing_weight(dir->listing);
 	listing_unref(dir->listing);
 	dir->listing = listing;
+	dir->walk.next = 0;
 	tree->bytes += listing_weight(listing);
 	if (listing)
 		tree->stats.hidden_keys += listing_hidden_keys(listing);

@@ -34,7 +34,7 @@ struct walk {
 	uint64_t begun_ns, last_ns;
 	unsigned children; /* that were listed so far, each counted once */
 	unsigned unused;   /* asked for ahead, and not come to yet */
-	size_t next;       /* the entry to go on with */
+	size_t next;       /* the entry to go on with, of the listing there is now; 0 */
 };
 
 /* A directory: its listing, and the question for it. */

@@ -483,6 +483,37 @@ static void a_walk_is_listed_ahead(void **state)
 	tree_end(rig);
 }
 
+static void walk_children(struct tree *tree, const char *parent, unsigned from, unsigned to)
+{
+	char path[64];
+
+	for (unsigned i = from; i < to; i++) {
+		snprintf(path, sizeof path, "%s/c%03u", parent, i);
+		assert_int_equal(stream_now(tree, path), 1);
+	}
+}
+
+static void a_walk_goes_on_in_a_directory_that_got_shorter(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	char path[64];
+
+	world_in_order(rig->world);
+	put_children(rig, "d", 100);
+	assert_int_equal(stream_now(tree, "d"), 100);
+	walk_children(tree, "d", 0, 99);
+	for (unsigned i = 50; i < 100; i++) {
+		snprintf(path, sizeof path, "d/c%03u/x", i);
+		world_remove(rig->world, path);
+	}
+	tree_forget(tree, "d/x");
+	assert_int_equal(stream_now(tree, "d"), 50);
+	/* What the walk looked at last, the directory doesn't have any more. */
+	walk_children(tree, "d", 10, 50);
+	tree_end(rig);
+}
+
 static void no_walk_is_not_listed_ahead(void **state)
 {
 	struct rig *rig = *state;
@@ -927,6 +958,7 @@ int main(void)
 		TEST(order_that_is_none),
 		TEST(the_older_answer_makes_room),
 		TEST(a_walk_is_listed_ahead),
+		TEST(a_walk_goes_on_in_a_directory_that_got_shorter),
 		TEST(no_walk_is_not_listed_ahead),
 		TEST(a_huge_directory_is_whole),
 		TEST(an_error_on_a_page_is_an_error),
