@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/lock.h"
@@ -11,6 +12,8 @@ struct work {
 	struct cond wake;
 	struct list jobs; /* lock */
 	bool ending;      /* lock */
+	bool released;    /* lock; the last thread frees it */
+	unsigned n_alive; /* lock; threads */
 	unsigned n_threads;
 	pthread_t threads[];
 };
@@ -34,10 +37,18 @@ int thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *a
 	return 0;
 }
 
+static void dispose(struct work *work)
+{
+	cond_destroy(&work->wake);
+	lock_destroy(&work->lock);
+	free(work);
+}
+
 static void *work_loop(void *arg)
 {
 	struct work *work = arg;
 	struct list *link;
+	bool last;
 
 	lock_take(&work->lock);
 	for (;;) {
@@ -52,7 +63,10 @@ static void *work_loop(void *arg)
 			break;
 		cond_wait(&work->wake, &work->lock);
 	}
+	last = !--work->n_alive && work->released;
 	lock_drop(&work->lock);
+	if (last)
+		dispose(work);
 	return NULL;
 }
 
@@ -66,8 +80,12 @@ int work_new(const char *name, unsigned n_threads, struct work **ret)
 	cond_init(&work->wake);
 	list_init(&work->jobs);
 	for (unsigned i = 0; i < n_threads; i++) {
-		int r = thread_start(&work->threads[i], name, work_loop, work);
+		int r;
 
+		lock_take(&work->lock);
+		work->n_alive++;
+		lock_drop(&work->lock);
+		r = thread_start(&work->threads[i], name, work_loop, work);
 		if (r) {
 			work_free(work);
 			return r;
@@ -88,9 +106,19 @@ void work_free(struct work *work)
 	lock_drop(&work->lock);
 	for (unsigned i = 0; i < work->n_threads; i++)
 		pthread_join(work->threads[i], NULL);
-	cond_destroy(&work->wake);
-	lock_destroy(&work->lock);
-	free(work);
+	dispose(work);
+}
+
+void work_release(struct work *work)
+{
+	if (!work)
+		return;
+	for (unsigned i = 0; i < work->n_threads; i++)
+		pthread_detach(work->threads[i]);
+	lock_take(&work->lock);
+	work->ending = work->released = true;
+	cond_broadcast(&work->wake);
+	lock_drop(&work->lock);
 }
 
 void work_post(struct work *work, struct job *job)

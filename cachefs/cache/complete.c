@@ -202,15 +202,19 @@ static void end_step(struct completion *completion)
 	struct completions *all = completions_of(completion);
 	struct object *object = completion->reader->object;
 	struct origin *origin = NULL;
-	bool again;
+	bool again, over, failed;
 
+	lock_take(&all->lock);
+	over = completion->over;
+	failed = completion->failed;
+	lock_drop(&all->lock);
 	lock_take(&object->lock);
-	again = completion->again && !completion->over;
+	again = completion->again && !over;
 	completion->again = false;
 	completion->next = 0;
 	if (!again)
 		object->completion = NULL;
-	if (completion->failed)
+	if (failed)
 		origin = set_origin(object, NULL, NULL);
 	lock_drop(&object->lock);
 	origin_unref(origin);

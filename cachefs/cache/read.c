@@ -65,7 +65,9 @@ static void note_failure(struct read_piece *piece, int error)
 	if (now - piece->read->started_ns < WAITED_NS)
 		return;
 	lock_take(&reader->object->lock);
-	if (!reader->failed.error || now - reader->failed.at_ns >= AGAIN_NS)
+	/* One run of neighbours: what lies between two reads that failed was not tried. */
+	if (!reader->failed.error || now - reader->failed.at_ns >= AGAIN_NS ||
+		piece->chunk + 1 < reader->failed.first || piece->chunk > reader->failed.last + 1)
 		reader->failed.first = reader->failed.last = piece->chunk;
 	if (piece->chunk < reader->failed.first)
 		reader->failed.first = piece->chunk;

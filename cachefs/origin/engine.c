@@ -11,8 +11,6 @@
 #include "impl.h"
 #include "loop.h"
 
-#define DEMAND_WORKERS 4
-#define OTHER_WORKERS  2
 /* Each may wait a minute for a process that hangs, and no volume's keys are to wait for another's. */
 #define FETCH_WORKERS 8
 /* For what never blocks. */
@@ -21,7 +19,7 @@
 struct origin_engine {
 	struct loop loops[ENGINE_LOOPS];
 	unsigned n_loops;
-	struct work *demand, *other, *fetch, *later;
+	struct work *fetch, *later;
 };
 
 void lane_init(struct lane *lane, unsigned limit)
@@ -49,11 +47,7 @@ int origin_engine_new(struct origin_engine **ret)
 	engine = calloc(1, sizeof *engine);
 	if (!engine)
 		return -ENOMEM;
-	r = work_new("origin-dir", DEMAND_WORKERS, &engine->demand);
-	if (!r)
-		r = work_new("origin-dir-bg", OTHER_WORKERS, &engine->other);
-	if (!r)
-		r = work_new("origin-keys", FETCH_WORKERS, &engine->fetch);
+	r = work_new("origin-keys", FETCH_WORKERS, &engine->fetch);
 	if (!r)
 		r = work_new("origin-later", LATER_WORKERS, &engine->later);
 	while (!r && engine->n_loops < ENGINE_LOOPS) {
@@ -73,8 +67,6 @@ void origin_engine_free(struct origin_engine *engine)
 {
 	if (!engine)
 		return;
-	work_free(engine->demand);
-	work_free(engine->other);
 	/* Before the loops, which it wakes. */
 	work_free(engine->fetch);
 	for (unsigned i = 0; i < engine->n_loops; i++)
@@ -147,11 +139,6 @@ void engine_look_for_shut(struct origin_engine *engine)
 {
 	for (unsigned i = 0; i < engine->n_loops; i++)
 		loop_look_for_shut(&engine->loops[i]);
-}
-
-void engine_work(struct origin_engine *engine, struct job *job, bool demand)
-{
-	work_post(demand ? engine->demand : engine->other, job);
 }
 
 void engine_fetch(struct origin_engine *engine, struct job *job)

@@ -38,8 +38,6 @@ void engine_signal(struct request *request, unsigned signal);
 void engine_places_changed(struct origin_engine *engine);
 /* Cancels the requests of origins that are shut. */
 void engine_look_for_shut(struct origin_engine *engine);
-/* Runs job on a worker; demand has workers of its own. */
-void engine_work(struct origin_engine *engine, struct job *job, bool demand);
 /* Runs job on a worker for what may take long outside, as a call of a token service; which must see to
  * it that it ends. */
 void engine_fetch(struct origin_engine *engine, struct job *job);

@@ -27,10 +27,16 @@
 #define BLOCK_SIZE   (256u << 10)
 #define PAGE_ENTRIES 1000
 
+/* Demand has workers of its own. */
+#define DEMAND_WORKERS 4
+#define OTHER_WORKERS  2
+
 struct dir {
 	struct origin base;
 	char *path;
 	int fd;
+	/* No other origin's: a file server that is gone stops whoever asks it. */
+	struct work *demand, *other;
 };
 
 struct dir_get {
@@ -48,6 +54,13 @@ struct dir_get {
 static struct dir *dir_of(const struct origin *origin)
 {
 	return container_of(origin, struct dir, base);
+}
+
+static void dir_post(struct origin *origin, struct job *job, enum origin_priority priority)
+{
+	struct dir *dir = dir_of(origin);
+
+	work_post(priority == ORIGIN_DEMAND ? dir->demand : dir->other, job);
 }
 
 /* --- files --- */
@@ -256,7 +269,7 @@ static void get_signal(struct origin_get *get, unsigned signal)
 	own->resumed = !post;
 	lock_drop(&own->lock);
 	if (post)
-		engine_work(get->origin->engine, &own->job, get->priority == ORIGIN_DEMAND);
+		dir_post(get->origin, &own->job, get->priority);
 }
 
 static void dir_get(struct origin_get *get)
@@ -278,7 +291,7 @@ static void dir_get(struct origin_get *get)
 	atomic_init(&own->cancelled, false);
 	get->private.state = own;
 	origin_count_running(own->origin, 1);
-	engine_work(get->origin->engine, &own->job, get->priority == ORIGIN_DEMAND);
+	dir_post(get->origin, &own->job, get->priority);
 }
 
 /* --- stat --- */
@@ -298,7 +311,7 @@ static void dir_stat(struct origin_stat *stat)
 {
 	origin_ref(stat->origin);
 	stat->private.job.run = stat_job;
-	engine_work(stat->origin->engine, &stat->private.job, true);
+	dir_post(stat->origin, &stat->private.job, ORIGIN_DEMAND);
 }
 
 /* --- list --- */
@@ -397,7 +410,7 @@ static void dir_list(struct origin_list *list)
 {
 	origin_ref(list->origin);
 	list->private.job.run = list_job;
-	engine_work(list->origin->engine, &list->private.job, true);
+	dir_post(list->origin, &list->private.job, ORIGIN_DEMAND);
 }
 
 /* --- the origin --- */
@@ -413,6 +426,9 @@ static void destroy(struct origin *origin)
 {
 	struct dir *dir = dir_of(origin);
 
+	/* This may be one of their jobs. */
+	work_release(dir->demand);
+	work_release(dir->other);
 	if (dir->fd >= 0)
 		close(dir->fd);
 	free(dir->path);
@@ -443,6 +459,10 @@ int dir_open(const struct source *source, struct origin **ret, struct why *why)
 			source->text, strerror(errno));
 	else if (!dir->path)
 		r = -ENOMEM;
+	if (!r)
+		r = work_new("origin-dir", DEMAND_WORKERS, &dir->demand);
+	if (!r)
+		r = work_new("origin-dir-bg", OTHER_WORKERS, &dir->other);
 	if (r) {
 		origin_unref(&dir->base);
 		return r;

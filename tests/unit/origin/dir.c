@@ -1,6 +1,7 @@
 /* A file:// origin through the engine. */
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -171,12 +172,70 @@ static void long_directories_come_in_pages(void **state)
 	free(list);
 }
 
+#define HUNG 16
+
+static sem_t hung, released;
+
+/* As a read of a file server that is gone: it comes back when somebody says so. */
+static size_t hang(struct origin_get *get, const uint8_t *bytes, size_t n)
+{
+	(void)get, (void)bytes;
+	sem_post(&hung);
+	sem_wait(&released);
+	return n;
+}
+
+static void count_done(struct origin_get *get, int error)
+{
+	(void)get;
+	assert_int_equal(error, 0);
+	sem_post(&hung);
+}
+
+static void a_directory_that_hangs_stops_no_other(void **state)
+{
+	struct fixture fixture;
+	struct origin_config config = {.source = "file:///"};
+	struct origin_get gets[HUNG];
+	struct origin_attr attr;
+	struct origin *other;
+
+	(void)state;
+	sem_init(&hung, 0, 0);
+	sem_init(&released, 0, 0);
+	open_dir(&fixture);
+	make_file(&fixture, "f", 10);
+	assert_int_equal(wait_stat(fixture.origin, "f", &attr), 0);
+	assert_int_equal(origin_open(fixture.engine, &config, &other, NULL), 0);
+	for (int i = 0; i < HUNG; i++) {
+		gets[i] = (struct origin_get){.origin = fixture.origin,
+			.path = "f",
+			.length = 10,
+			.version = attr.version,
+			.size_bytes = 10,
+			.data = hang,
+			.done = count_done};
+		origin_get_start(&gets[i]);
+	}
+	sem_wait(&hung);
+	assert_int_equal(wait_stat(other, "proc", &attr), 0);
+	for (int i = 0; i < HUNG; i++)
+		sem_post(&released);
+	/* Each hung once more and was done; one of them was waited for. */
+	for (int i = 0; i < 2 * HUNG - 1; i++)
+		sem_wait(&hung);
+	origin_unref(other);
+	remove_name(&fixture, "f");
+	close_dir(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(links_stay_beneath_the_root),
 		cmocka_unit_test(ranges_pauses_and_changes),
 		cmocka_unit_test(long_directories_come_in_pages),
+		cmocka_unit_test(a_directory_that_hangs_stops_no_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

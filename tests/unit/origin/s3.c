@@ -76,54 +76,6 @@ static int list(struct fixture *fixture, const char *path)
 	return wait_list(fixture->origin, path, fixture->list);
 }
 
-struct held_job {
-	struct job job;
-	sem_t *running, *release;
-};
-
-static void hold(struct job *job)
-{
-	struct held_job *own = container_of(job, struct held_job, job);
-	sem_t *release = own->release;
-
-	sem_post(own->running);
-	while (sem_wait(release) < 0)
-		;
-}
-
-/* Every worker of directories hangs, as on a file server that is gone: what needs no answer of an
- * origin is answered. */
-static void a_root_needs_no_worker_of_directories(void **state)
-{
-	enum { JOBS = 16 };
-	static const struct script_step none[] = {{"nothing is asked", NULL}};
-	static struct held_job jobs[JOBS];
-	struct fixture fixture;
-	sem_t running, release;
-
-	(void)state;
-	assert_int_equal(sem_init(&running, 0, 0), 0);
-	assert_int_equal(sem_init(&release, 0, 0), 0);
-	OPEN(&fixture, "s3://bucket", none);
-	for (int i = 0; i < JOBS; i++) {
-		jobs[i] = (struct held_job){
-			.job.run = hold, .running = &running, .release = &release};
-		list_init(&jobs[i].job.link);
-		engine_work(fixture.engine, &jobs[i].job, true);
-	}
-	while (sem_wait(&running) < 0)
-		;
-	assert_int_equal(wait_stat(fixture.origin, "", &fixture.attr), 0);
-	assert_int_equal(fixture.attr.kind, ORIGIN_DIR);
-	for (int i = 0; i < JOBS; i++)
-		sem_post(&release);
-	for (int i = 1; i < JOBS; i++) {
-		while (sem_wait(&running) < 0)
-			;
-	}
-	close_script(&fixture);
-}
-
 static void pages_and_hidden_keys(void **state)
 {
 	static const struct script_step steps[] = {
@@ -452,7 +404,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pages_and_hidden_keys),
-		cmocka_unit_test(a_root_needs_no_worker_of_directories),
 		cmocka_unit_test(listings_that_do_not_advance),
 		cmocka_unit_test(version_1),
 		cmocka_unit_test(a_server_that_ignores_list_type),

@@ -24,6 +24,9 @@ struct work;
 int work_new(const char *name, unsigned n_threads, struct work **ret);
 /* Runs what was posted, then ends the threads. NULL is allowed. */
 void work_free(struct work *work);
+/* The same without waiting for it, so that one of its own jobs may call it; nothing is posted any
+ * more. NULL is allowed. */
+void work_release(struct work *work);
 /* Any thread; never blocks for long. */
 void work_post(struct work *work, struct job *job);
 
