@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define RETRY_AFTER_MAX_S 3600
-#define LINE_MAX_BYTES    4096 /* a longer one is none of ours */
+#define LINE_MAX_BYTES    4096
 
 static bool parse_number(const char **text, uint64_t *ret)
 {
@@ -98,22 +98,102 @@ static void take_rate_limit(struct answer *answer, const char *value)
 	answer->retry_after_s = seconds < RETRY_AFTER_MAX_S ? seconds + 1 : RETRY_AFTER_MAX_S;
 }
 
-/* RFC 8288: links are separated by commas, which a URL between < and > may have too. */
+/* --- the link to the next page (RFC 8288, 3) --- */
+
+/* The end of a link's parameter: a semicolon or comma that is not in quotes. NULL: quotes don't end. */
+static const char *parameter_end(const char *at)
+{
+	for (bool quoted = false;; at++) {
+		if (!*at)
+			return quoted ? NULL : at;
+		if (*at == '"')
+			quoted = !quoted;
+		else if (quoted && *at == '\\' && at[1])
+			at++;
+		else if (!quoted && (*at == ';' || *at == ','))
+			return at;
+	}
+}
+
+/* Is it rel=next? Its value is a word or, in quotes, several. */
+static bool is_next(const char *at, const char *end)
+{
+	at += strspn(at, " \t");
+	if (strncasecmp(at, "rel", 3) != 0)
+		return false;
+	at += 3 + strspn(at + 3, " \t");
+	if (*at != '=')
+		return false;
+	at++;
+	while (at < end) {
+		size_t n;
+
+		at += strspn(at, " \t\"");
+		n = strcspn(at, " \t\";,");
+		if (n == 4 && !strncasecmp(at, "next", 4))
+			return true;
+		at += n ? n : 1;
+	}
+	return false;
+}
+
+/* The link that begins here. Its end, at a comma or at the end of all; NULL: it is none. */
+static const char *parse_link(
+	const char *at, const char **ret_open, const char **ret_close, bool *next)
+{
+	*next = false;
+	*ret_open = at + strspn(at, " \t,");
+	*ret_close = strchr(*ret_open, '>');
+	if (**ret_open != '<' || !*ret_close)
+		return NULL;
+	at = *ret_close + 1;
+	at += strspn(at, " \t");
+	while (*at == ';') {
+		const char *parameter = at + 1;
+
+		at = parameter_end(parameter);
+		if (!at)
+			return NULL;
+		*next |= is_next(parameter, at);
+	}
+	return *at && *at != ',' ? NULL : at;
+}
+
+static void take_next(struct answer *answer, const char *open, const char *close)
+{
+	const char *query = memchr(open, '?', (size_t)(close - open));
+
+	answer->next_bad = !query || (size_t)(close - query) > sizeof answer->next;
+	if (!answer->next_bad)
+		snprintf(answer->next, sizeof answer->next, "%.*s", (int)(close - query - 1),
+			query + 1);
+}
+
+/* A link that isn't understood may be the one to the next page: without it a listing would be taken
+ * for whole. */
 static void take_link(struct answer *answer, const char *value)
 {
-	const char *open, *close, *query, *end;
+	const char *open, *close, *end;
+	bool next;
 
-	for (; (open = strchr(value, '<')) && (close = strchr(open, '>')); value = end) {
-		end = close + strcspn(close, "<");
-		if (!memmem(close, (size_t)(end - close), "rel=\"next\"", 10))
-			continue;
-		query = memchr(open, '?', (size_t)(close - open));
-		answer->next_bad = !query || (size_t)(close - query) > sizeof answer->next;
-		if (!answer->next_bad)
-			snprintf(answer->next, sizeof answer->next, "%.*s",
-				(int)(close - query - 1), query + 1);
-		return;
+	for (; value[strspn(value, " \t,")]; value = end) {
+		end = parse_link(value, &open, &close, &next);
+		if (!end) {
+			answer->next_bad |= strcasestr(value, "rel") && strcasestr(value, "next");
+			return;
+		}
+		if (next) {
+			take_next(answer, open, close);
+			return;
+		}
 	}
+}
+
+/* A line that is too long to be taken, of a field that must not be taken for absent. */
+static void take_too_long(struct answer *answer, const char *line)
+{
+	answer->next_bad |= !strncasecmp(line, "link:", 5);
+	answer->etag_too_long |= !strncasecmp(line, "etag:", 5);
 }
 
 static void take_field(struct answer *answer, const char *name, const char *value)
@@ -164,8 +244,10 @@ void answer_line(struct answer *answer, const char *line, size_t n)
 		*answer = (struct answer){.status = space ? strtol(space + 1, NULL, 10) : 0};
 		return;
 	}
-	if (n >= sizeof text)
+	if (n >= sizeof text) {
+		take_too_long(answer, line);
 		return;
+	}
 	memcpy(text, line, n);
 	text[n] = '\0';
 	colon = strchr(text, ':');

@@ -35,7 +35,7 @@ struct answer {
 	char error_code[32];                  /* X-Error-Code */
 	char error_message[128];              /* X-Error-Message, its beginning */
 	char next[ANSWER_NEXT_MAX];           /* the query of Link: <URL?QUERY>; rel="next" */
-	bool next_bad; /* there is such a link, without a query or with one too long */
+	bool next_bad; /* there is such a link, or may be one, that can't be followed */
 };
 
 /* One line as it came. A status line starts a new answer (after a redirect or a 100). */

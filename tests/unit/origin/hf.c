@@ -133,8 +133,25 @@ static void links_to_the_next_page(void **state)
 		{"Link: <https://h/?p=1\r\n", "", false},
 		{"Link: \r\n", "", false},
 		{"Link: <https://h/>; rel=\"next\"\r\n", "", true},
+		/* As others may write it. */
+		{"Link: <https://h/?p=2>; rel=next\r\n", "p=2", false},
+		{"Link: <https://h/?p=2>;rel=NEXT;title=x\r\n", "p=2", false},
+		{"Link: <https://h/?p=2> ; REL = \"next\"\r\n", "p=2", false},
+		{"Link: <https://h/?p=2>; rel=\"last next\"\r\n", "p=2", false},
+		{"Link: <https://h/?p=1>; rel=prev, , <https://h/?p=2>; rel=next\r\n", "p=2",
+			false},
+		{"Link: <https://h/?p=2>; title=\"a, <b>; \\\" c\"; rel=\"next\"\r\n", "p=2",
+			false},
+		{"Link: <https://h/?p=1>; rel=\"nexts prev-next\"\r\n", "", false},
+		{"Link: <https://h/?rel=next>; title=\"rel=next\"; rel=prev\r\n", "", false},
+		{"Link: <https://h/?p=1>; relnext; next\r\n", "", false},
+		/* Not understood, it must not be taken for the last page. */
+		{"Link: https://h/?p=2; rel=\"next\"\r\n", "", true},
+		{"Link: <https://h/?p=2; rel=\"next\"\r\n", "", true},
+		{"Link: <https://h/?p=2>; title=\"; rel=next\r\n", "", true},
+		{"Link: <https://h/?p=2> rel=next\r\n", "", true},
 	};
-	char line[ANSWER_NEXT_MAX + 100];
+	char line[ANSWER_NEXT_MAX + 100], long_line[5000];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -147,6 +164,26 @@ static void links_to_the_next_page(void **state)
 	assert_int_equal(strlen(answer_of(line).next), ANSWER_NEXT_MAX - 1);
 	snprintf(line, sizeof line, "Link: <?%0*d>; rel=\"next\"\r\n", ANSWER_NEXT_MAX, 7);
 	assert_true(answer_of(line).next_bad);
+	for (int i = 4000; i < 4200; i++) {
+		snprintf(long_line, sizeof long_line, "lInk: <?%0*d>; rel=\"next\"\r\n", i, 7);
+		assert_true(answer_of(long_line).next_bad);
+	}
+	snprintf(long_line, sizeof long_line, "x-other: %04500d\r\n", 7);
+	assert_false(answer_of(long_line).next_bad);
+}
+
+/* What names a version is not taken for absent either. */
+static void a_long_etag(void **state)
+{
+	char line[5000];
+	struct answer answer;
+	struct origin_version version;
+
+	(void)state;
+	snprintf(line, sizeof line, "ETag: \"%04500d\"\r\n", 7);
+	answer = answer_of(line);
+	answer_line(&answer, "Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n", 46);
+	assert_int_equal(answer_version(&answer, 10, &version), -EIO);
 }
 
 static void rate_limits(void **state)
@@ -272,6 +309,7 @@ int main(void)
 		cmocka_unit_test(trees_that_make_no_sense),
 		cmocka_unit_test(revisions),
 		cmocka_unit_test(links_to_the_next_page),
+		cmocka_unit_test(a_long_etag),
 		cmocka_unit_test(rate_limits),
 		cmocka_unit_test(commits_newest_first),
 		cmocka_unit_test(places_have_a_ceiling),
