@@ -101,7 +101,8 @@ static void submit(struct request *request)
 {
 	struct origin *origin = request->origin;
 
-	if (request->kind != REQUEST_GET || request->priority == ORIGIN_DEMAND) {
+	/* What runs ahead may wait in the queue for long: its clock runs from the first try. */
+	if (request->priority == ORIGIN_DEMAND) {
 		request->timed = true;
 		request->deadline_ns = clock_now_ns() + origin->timeout_ms * NS_PER_MS;
 	}

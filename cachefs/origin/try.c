@@ -320,12 +320,14 @@ static struct request *next_request(const struct loop *loop, struct origin *orig
 	return NULL;
 }
 
-/* GETs wait that fewer limits would let run. */
+/* GETs wait that fewer limits would let run. Among them stand the few listings that run ahead. */
 static bool holds_gets(const struct lane *lane)
 {
 	for (int rank = RANK_DEMAND; rank < RANKS; rank++) {
-		if (!list_empty(&lane->queued[rank]))
-			return true;
+		list_for_each (link, &lane->queued[rank]) {
+			if (container_of(link, struct request, link)->kind == REQUEST_GET)
+				return true;
+		}
 	}
 	return false;
 }

@@ -296,8 +296,8 @@ static int parse_token(const char *text, struct hf_ask *ask)
 }
 
 /* NULL: no memory, or a token that is none. */
-static struct hf_ask *make(
-	struct origin *origin, const char *path, bool directory, const char *token)
+static struct hf_ask *make(struct origin *origin, const char *path, bool directory,
+	const char *token, enum origin_priority priority)
 {
 	struct hf_ask *ask = calloc(1, sizeof *ask);
 
@@ -310,7 +310,7 @@ static struct hf_ask *make(
 		ask_free(ask);
 		return NULL;
 	}
-	request_init(&ask->base, REQUEST_LIST, origin, ORIGIN_DEMAND);
+	request_init(&ask->base, REQUEST_LIST, origin, priority);
 	ask->base.accept = accept_answer;
 	ask->base.finish = finish;
 	ask->base.release = release;
@@ -319,19 +319,21 @@ static struct hf_ask *make(
 
 void hf_list(struct origin_list *list)
 {
-	struct hf_ask *ask = make(list->origin, list->path, true, list->token);
+	struct hf_ask *ask = make(list->origin, list->path, true, list->token, list->priority);
 
 	if (!ask) {
 		later_list(list, -ENOMEM);
 		return;
 	}
 	ask->list = list;
+	list->private.state = &ask->base;
 	engine_submit(&ask->base);
 }
 
 void hf_stat(struct origin_stat *stat)
 {
-	struct hf_ask *ask = *stat->path ? make(stat->origin, stat->path, false, NULL) : NULL;
+	struct hf_ask *ask =
+		*stat->path ? make(stat->origin, stat->path, false, NULL, ORIGIN_DEMAND) : NULL;
 
 	if (!ask) {
 		stat->attr = (struct origin_attr){.kind = ORIGIN_DIR};

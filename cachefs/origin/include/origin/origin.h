@@ -23,9 +23,9 @@
  *
  * Whatever may pass (5xx, 429, time-outs, resets, short bodies) is tried again inside, with full
  * jitter, until timeout_ms of the request have gone by; the caller sees only bytes that are right,
- * in order, each once. The clock runs from start for ORIGIN_DEMAND, stat and list, and from the
- * first try for the others, which may wait in the queue for long; it begins anew with each MiB that
- * a GET gives away, and stands while a GET is paused.
+ * in order, each once. The clock runs from start for stat and for what is ORIGIN_DEMAND; for the
+ * others, which may wait in the queue for long, from the first try, or from when they are promoted
+ * to that. It begins anew with each MiB that a GET gives away, and stands while a GET is paused.
  */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
