@@ -347,8 +347,10 @@ void tree_forget(struct tree *tree, const char *path)
 	lock_take(&tree->lock);
 	dir = dir_get(tree, path, split(path, &component));
 	/* An answer to what was asked before isn't news either. */
-	if (dir)
+	if (dir) {
 		dir->fresh_from_ns = dir->asked_ns = 0;
+		dir->doubted = true;
+	}
 	name = name_find(tree, path);
 	if (name)
 		name->fresh_from_ns = name->asked_ns = 0;
@@ -449,8 +451,10 @@ void tree_free(struct tree *tree)
 	cond_signal(&tree->tick);
 	lock_drop(&tree->lock);
 	pthread_join(tree->ticker, NULL);
+	lock_take(&tree->lock);
 	dirs_free(tree);
 	names_free(tree);
+	lock_drop(&tree->lock);
 	origin_unref(tree->origin);
 	cond_destroy(&tree->quiet);
 	cond_destroy(&tree->tick);

@@ -123,6 +123,14 @@ void ahead_step(struct dir *child, struct todo *todo)
 	ask_next(parent, at + 1, most < AHEAD_UNUSED_MAX ? most : AHEAD_UNUSED_MAX, todo);
 }
 
+void ahead_forgotten(struct dir *child)
+{
+	struct dir *parent = child->unused ? parent_of(child) : NULL;
+
+	if (parent && parent->walk.unused)
+		parent->walk.unused--;
+}
+
 void ahead_wanted(struct dir *dir)
 {
 	check(lock_held(&dir->tree->lock));

@@ -61,6 +61,7 @@ static void dir_free(struct dir *dir)
 {
 	struct tree *tree = dir->tree;
 
+	ahead_forgotten(dir);
 	map_remove(&tree->dirs, &dir->node);
 	list_remove(&dir->lru);
 	install(dir, NULL);
@@ -76,23 +77,25 @@ void dirs_trim(struct tree *tree, size_t max_bytes, const struct dir *keep)
 
 		if (tree->bytes <= max_bytes && tree->dirs.count <= DIRS_MAX)
 			return;
-		if (dir != keep && !dir->asking && !dir->pinned)
+		if (dir != keep && !dir->asking && !dir->saving && !dir->pinned)
 			dir_free(dir);
 	}
 }
 
 void dirs_forget(struct tree *tree)
 {
-	dirs_trim(tree, 0, NULL);
-	/* What is being asked for anew may need the room of the answer before. */
+	check(lock_held(&tree->lock));
+	/* Also of what is being asked for anew, which may need the room of the answer before. */
 	list_for_each (link, &tree->dirs_lru) {
 		struct dir *dir = container_of(link, struct dir, lru);
 
-		if (!dir->listing || dir->pinned)
+		if (!dir->listing || dir->saving)
 			continue;
 		install(dir, NULL);
 		dir->fresh_from_ns = 0;
 		dir->index_read = false;
+		/* The index may tell of all its names. */
+		dir->large &= dir->asking;
 	}
 }
 
@@ -184,13 +187,13 @@ static void give_growing(struct dir *dir, struct tree_list *list, struct todo *t
 
 void dir_wait_list(struct dir *dir, struct tree_list *list, struct todo *todo)
 {
+	ahead_wanted(dir);
 	if (may_stream(dir, list)) {
 		give_growing(dir, list, todo);
 		return;
 	}
 	dir->whole |= !list->streams;
 	list_append(&dir->lists, &list->link);
-	ahead_wanted(dir);
 	if (!dir->asking)
 		dir_begin(dir, todo);
 }
@@ -342,6 +345,9 @@ static void question_answered(struct dir *dir, struct todo *todo)
 	/* As of when it was asked for: what happened to names since, it needn't have. */
 	dir->fresh_from_ns = dir->asked_ns;
 	dir->missing_from_ns = dir->failed_ns = 0;
+	/* The index has an older one, until this is saved, and for good if it can't be. */
+	dir->index_read = true;
+	dir->doubted = !dir->asked_ns;
 	step_lookups(dir, true, todo);
 	answer_lists(dir, 0, dir->tree->config.ttl_ms, todo);
 	dir_save(dir);
@@ -500,7 +506,7 @@ static void index_run(struct job *job)
 	lock_take(&tree->lock);
 	if (listing) {
 		install(dir, listing);
-		dir->fresh_from_ns = listing_from_ns(listing);
+		dir->fresh_from_ns = dir->doubted ? 0 : listing_from_ns(listing);
 		fresh = tree_fresh(dir->fresh_from_ns, tree->config.ttl_ms, &left_ms);
 	}
 	if (fresh) {

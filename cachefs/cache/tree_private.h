@@ -49,7 +49,9 @@ struct dir {
 	uint64_t failed_ns;       /* when the last question failed; 0 */
 	/* More than one page, or none to be had of a web server: names are asked for one by one. */
 	bool large;
-	bool index_read; /* the index was asked */
+	bool index_read; /* the index was asked, or has nothing newer */
+	bool doubted; /* what was asked for before isn't to be believed, nor what the index has */
+	unsigned saving; /* listings on their way to the index, which still has an older one */
 	bool asking;     /* a question is under way */
 	bool whole;      /* wanted to its end, whoever goes away meanwhile */
 	uint64_t asked_ns;
@@ -160,7 +162,7 @@ void dir_give_more(struct tree *tree, const struct listing *listing, struct todo
 /* Forgets the directories used longest ago, until their listings take no more than this; the index
  * still has them. */
 void dirs_trim(struct tree *tree, size_t max_bytes, const struct dir *keep);
-/* Memory is short: forgets every listing. */
+/* Memory is short: forgets every listing but those that a save holds anyway. */
 void dirs_forget(struct tree *tree);
 void dirs_release(struct tree *tree, uint64_t now, struct todo *todo);
 void dirs_free(struct tree *tree);
@@ -171,6 +173,8 @@ void ahead_step(struct dir *child, struct todo *todo);
 /* Somebody waits for the question now. */
 void ahead_wanted(struct dir *dir);
 void ahead_ended(struct dir *dir);
+/* The directory goes, and whether the walk comes to it will not be known. */
+void ahead_forgotten(struct dir *child);
 
 /* tree_saved.c */
 /* Has the directory's listing written, by a worker. One that isn't saved costs a question after the

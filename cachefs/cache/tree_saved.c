@@ -36,6 +36,7 @@ static struct id128 listing_id(const struct dir *dir)
 
 struct save {
 	struct list link; /* in tree->to_save, then the worker's */
+	struct dir *dir;  /* is there as long as it counts this */
 	struct listing *listing;
 	struct id128 id;
 };
@@ -98,14 +99,27 @@ static void take_saves(struct tree *tree, struct list *saves)
 	}
 }
 
+static void saves_ended(struct tree *tree, struct list *saves)
+{
+	struct list *link;
+
+	check(lock_held(&tree->lock));
+	while ((link = list_pop(saves))) {
+		struct save *save = container_of(link, struct save, link);
+
+		tree->saves--;
+		save->dir->saving--;
+		listing_unref(save->listing);
+		free(save);
+	}
+}
+
 /* Those that have gathered, in one commit: a walk makes many, and what waits for a listing from before
  * waits behind it. */
 static void save_run(struct job *job)
 {
 	struct tree *tree = container_of(job, struct tree, save_job);
 	struct list saves;
-	struct list *link;
-	unsigned n = 0;
 	int r;
 
 	list_init(&saves);
@@ -115,14 +129,8 @@ static void save_run(struct job *job)
 	r = save_all(tree, &saves);
 	if (r)
 		trouble_note(tree->cache, "listing_not_saved", origin_source(tree->origin), r);
-	for (; (link = list_pop(&saves)); n++) {
-		struct save *save = container_of(link, struct save, link);
-
-		listing_unref(save->listing);
-		free(save);
-	}
 	lock_take(&tree->lock);
-	tree->saves -= n;
+	saves_ended(tree, &saves);
 	if (tree->saves)
 		work_post(tree->cache->names, &tree->save_job);
 	else
@@ -138,7 +146,9 @@ void dir_save(struct dir *dir)
 	check(lock_held(&tree->lock));
 	if (!save)
 		return;
-	*save = (struct save){.listing = listing_ref(dir->listing), .id = listing_id(dir)};
+	*save = (struct save){
+		.dir = dir, .listing = listing_ref(dir->listing), .id = listing_id(dir)};
+	dir->saving++;
 	list_append(&tree->to_save, &save->link);
 	if (!tree->saves++) {
 		tree->save_job.run = save_run;

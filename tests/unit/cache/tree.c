@@ -3,6 +3,7 @@
 #include "tree_private.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,6 +401,132 @@ static void the_older_answer_makes_room(void **state)
 	tree_end(rig);
 }
 
+static void forget_all_but(struct tree *tree, const char *path)
+{
+	lock_take(&tree->lock);
+	dirs_trim(tree, 0, dir_find(tree, path, strlen(path)));
+	lock_drop(&tree->lock);
+}
+
+/* An answer that isn't saved is followed by no older one of the index. */
+static void the_index_replaces_nothing_newer(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct listing_room *room = &rig->cache->listing_room;
+	struct question question;
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 1);
+	assert_int_equal(list_now(tree, "d"), 1);
+	wait_until_saved(tree);
+	/* The next one isn't: there are more saves than there may be. */
+	lock_take(&tree->lock);
+	tree->saves = 1000;
+	lock_drop(&tree->lock);
+	world_put(rig->world, "d/x", 2);
+	tree_forget(tree, "d/x");
+	world_hold_names(rig->world);
+	list_begin(&question, tree, "d");
+	world_wait_names_held(rig->world, 1);
+	room->make(room);
+	world_release_names(rig->world);
+	assert_int_equal(question_wait(&question), 0);
+	listing_unref(question.list.listing);
+	lock_take(&tree->lock);
+	tree->saves = 0;
+	lock_drop(&tree->lock);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 2);
+	world_put(rig->world, "d/x", 3);
+	tree_forget(tree, "d/x");
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 3);
+	tree_end(rig);
+}
+
+/* What a read found wrong isn't believed because it is read from the index once more. */
+static void the_index_is_doubted_too(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct listing_room *room = &rig->cache->listing_room;
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 1);
+	assert_int_equal(list_now(tree, "d"), 1);
+	wait_until_saved(tree);
+	room->make(room);
+	world_put(rig->world, "d/x", 2);
+	tree_forget(tree, "d/x");
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 2);
+	/* It is for an origin that gives up. */
+	wait_until_saved(tree);
+	room->make(room);
+	tree_forget(tree, "d/x");
+	world_fail_names(rig->world, -EIO, 0, 1);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 2);
+	tree_end(rig);
+}
+
+struct blocker {
+	struct job job;
+	sem_t *blocks, *ends;
+};
+
+static void block(struct job *job)
+{
+	struct blocker *blocker = container_of(job, struct blocker, job);
+	sem_t *ends = blocker->ends;
+
+	sem_post(blocker->blocks);
+	while (sem_wait(ends) < 0)
+		;
+}
+
+/* While a listing is on its way to the index, which has an older one, it isn't forgotten. */
+static void what_is_being_saved_is_remembered(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct listing_room *room = &rig->cache->listing_room;
+	struct blocker blockers[2];
+	struct question question;
+	struct origin_attr attr;
+	sem_t blocks, ends;
+	bool done;
+
+	assert_int_equal(sem_init(&blocks, 0, 0), 0);
+	assert_int_equal(sem_init(&ends, 0, 0), 0);
+	world_put(rig->world, "d/x", 1);
+	assert_int_equal(list_now(tree, "d"), 1);
+	wait_until_saved(tree);
+	/* Both of those that save and read. */
+	for (unsigned i = 0; i < 2; i++) {
+		blockers[i] = (struct blocker){.job.run = block, .blocks = &blocks, .ends = &ends};
+		list_init(&blockers[i].job.link);
+		work_post(rig->cache->names, &blockers[i].job);
+		while (sem_wait(&blocks) < 0)
+			;
+	}
+	world_put(rig->world, "d/x", 2);
+	tree_forget(tree, "d/x");
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	room->make(room);
+	forget_all_but(tree, "");
+	lookup_begin(&question, tree, "d/x", false);
+	done = is_done(&question) && question.lookup.attr.size_bytes == 2;
+	for (unsigned i = 0; i < 2; i++)
+		sem_post(&ends);
+	assert_int_equal(question_wait(&question), 0);
+	assert_true(done);
+	tree_end(rig);
+	sem_destroy(&blocks);
+	sem_destroy(&ends);
+}
+
 static int64_t stream_now(struct tree *tree, const char *path)
 {
 	struct question question;
@@ -511,6 +638,80 @@ static void a_walk_goes_on_in_a_directory_that_got_shorter(void **state)
 	assert_int_equal(stream_now(tree, "d"), 50);
 	/* What the walk looked at last, the directory doesn't have any more. */
 	walk_children(tree, "d", 10, 50);
+	tree_end(rig);
+}
+
+static struct walk walk_of(struct tree *tree, const char *path)
+{
+	struct walk walk;
+
+	lock_take(&tree->lock);
+	walk = dir_find(tree, path, strlen(path))->walk;
+	lock_drop(&tree->lock);
+	return walk;
+}
+
+/* Each child that was asked for ahead counts once, as long as the walk may come to it. */
+static void children_ahead_are_counted_once(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	uint64_t lists;
+	char path[64];
+
+	world_in_order(rig->world);
+	put_children(rig, "d", 100);
+	assert_int_equal(stream_now(tree, "d"), 100);
+	walk_children(tree, "d", 0, 10);
+	wait_until_told(tree);
+	assert_int_equal(walk_of(tree, "d").unused, 9);
+	/* Asked for again: nothing is fresh any more. */
+	for (unsigned i = 10; i < 100; i++) {
+		snprintf(path, sizeof path, "d/c%03u/x", i);
+		tree_forget(tree, path);
+	}
+	tree_forget(tree, "d/x");
+	assert_int_equal(stream_now(tree, "d"), 100);
+	walk_children(tree, "d", 10, 11);
+	wait_until_told(tree);
+	assert_int_equal(walk_of(tree, "d").unused, 10);
+	/* Forgotten, they leave room for others. */
+	wait_until_saved(tree);
+	forget_all_but(tree, "d");
+	assert_int_equal(walk_of(tree, "d").unused, 0);
+	lists = world_counts(rig->world).lists;
+	walk_children(tree, "d", 40, 41);
+	wait_until_told(tree);
+	assert_true(world_counts(rig->world).lists > lists + 1);
+	tree_end(rig);
+}
+
+/* Who is given the first names of a listing that was asked for ahead waits for the others. */
+static void a_stream_promotes_what_was_ahead(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct question question;
+
+	world_in_order(rig->world);
+	world_page(rig->world, 10);
+	put_children(rig, "d", 2);
+	world_put_many(rig->world, "d/c002", 25);
+	assert_int_equal(stream_now(tree, "d"), 3);
+	assert_int_equal(stream_now(tree, "d/c000"), 1);
+	assert_int_equal(list_now(tree, "d/c001"), 1);
+	world_hold_names_after(rig->world, 1);
+	assert_int_equal(stream_now(tree, "d/c001"), 1);
+	world_wait_names_held(rig->world, 1);
+	assert_int_equal(ahead_now(tree), 1);
+	stream_begin(&question, tree, "d/c002");
+	assert_true(is_done(&question));
+	assert_int_equal(question_wait(&question), 0);
+	assert_int_equal(listing_state(question.list.listing), LISTING_GROWING);
+	assert_int_equal(ahead_now(tree), 0);
+	assert_int_equal(world_counts(rig->world).promotions, 1);
+	world_release_names(rig->world);
+	listing_unref(question.list.listing);
 	tree_end(rig);
 }
 
@@ -957,7 +1158,12 @@ int main(void)
 		TEST(a_stream_that_nobody_reads_ends),
 		TEST(order_that_is_none),
 		TEST(the_older_answer_makes_room),
+		TEST(the_index_replaces_nothing_newer),
+		TEST(the_index_is_doubted_too),
+		TEST(what_is_being_saved_is_remembered),
 		TEST(a_walk_is_listed_ahead),
+		TEST(children_ahead_are_counted_once),
+		TEST(a_stream_promotes_what_was_ahead),
 		TEST(a_walk_goes_on_in_a_directory_that_got_shorter),
 		TEST(no_walk_is_not_listed_ahead),
 		TEST(a_huge_directory_is_whole),
