@@ -23,6 +23,10 @@
 
 /* Memory of all listings of the daemon, growing, remembered, and read. */
 #define LISTINGS_BYTES_MAX (192u << 20)
+/* The last of it is for listings that are small, so that those which are not take no other directory's
+ * names away. */
+#define LISTINGS_SPARE_BYTES (16u << 20)
+#define LISTING_SMALL_BYTES  (1u << 20)
 
 /* Shared by all listings of a cache; zero at first, and lives longer than they. */
 struct listing_room {

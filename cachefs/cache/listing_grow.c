@@ -12,20 +12,34 @@
 
 /* --- memory --- */
 
+static bool take(struct listing_room *room, size_t bytes, size_t max_bytes)
+{
+	size_t used = atomic_load(&room->used_bytes);
+
+	do {
+		if (bytes > max_bytes || used > max_bytes - bytes)
+			return false;
+	} while (!atomic_compare_exchange_weak(&room->used_bytes, &used, used + bytes));
+	return true;
+}
+
 int listing_room_take(struct listing *listing, size_t bytes)
 {
 	struct listing_room *room = listing->room;
+	size_t large_max = LISTINGS_BYTES_MAX - LISTINGS_SPARE_BYTES;
+	size_t max_bytes =
+		listing->charged + bytes <= LISTING_SMALL_BYTES ? LISTINGS_BYTES_MAX : large_max;
 
-	for (int tries = 0; tries < 2; tries++) {
-		if (atomic_fetch_add(&room->used_bytes, bytes) + bytes <= LISTINGS_BYTES_MAX) {
-			listing->charged += bytes;
-			return 0;
-		}
-		atomic_fetch_sub(&room->used_bytes, bytes);
-		if (!tries && room->make)
+	if (listing->charged + bytes > large_max)
+		return -EFBIG;
+	if (!take(room, bytes, max_bytes)) {
+		if (room->make)
 			room->make(room);
+		if (!take(room, bytes, max_bytes))
+			return -ENOMEM;
 	}
-	return listing->charged + bytes > LISTINGS_BYTES_MAX ? -EFBIG : -ENOMEM;
+	listing->charged += bytes;
+	return 0;
 }
 
 /* Counts what the listing has come to use. */

@@ -219,9 +219,9 @@ void lookup_step(struct tree_lookup *lookup, bool told, struct todo *todo)
 		dir_refresh(dir, todo);
 		return;
 	}
-	/* In a listing that is fresh but doesn't tell, and in a large directory, the name is asked
-	 * for by itself. */
-	if (dir->large || told ||
+	/* In a listing that is fresh but doesn't tell, in a large directory, and in one whose listing
+	 * finds no room, the name is asked for by itself. */
+	if (dir->large || dir_refused(dir) || told ||
 		(dir->listing && tree_fresh(dir->fresh_from_ns, tree->config.ttl_ms, &fresh_ms)))
 		name_wait(lookup, todo);
 	else

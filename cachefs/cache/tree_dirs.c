@@ -313,14 +313,33 @@ static void growing_failed(struct dir *dir, int error, struct todo *todo)
 	dir_give_more(dir->tree, dir->growing, todo);
 }
 
+/* Memory has no room for the listing, which says nothing of its names. */
+static bool is_refusal(int error)
+{
+	return error == -EFBIG || error == -ENOMEM;
+}
+
+/* There may be names all the same. */
+static bool is_no_listing(const struct dir *dir, int error)
+{
+	return !origin_lists_all(dir->tree->origin) && (error == -ENOENT || error == -EACCES);
+}
+
+bool dir_refused(const struct dir *dir)
+{
+	return dir->refused && clock_now_ns() - dir->failed_ns < TREE_RETRY_NS;
+}
+
 static void question_failed(struct dir *dir, int error, struct todo *todo)
 {
 	uint64_t negative_ms = dir->tree->config.negative_ttl_ms;
 	struct list *link;
 
 	growing_failed(dir, error, todo);
-	if (!origin_lists_all(dir->tree->origin) && (error == -ENOENT || error == -EACCES)) {
-		dir->large = true;
+	dir->refused = is_refusal(error);
+	dir->large |= error == -EFBIG || is_no_listing(dir, error);
+	if (dir->refused || is_no_listing(dir, error)) {
+		dir->failed_ns = clock_now_ns();
 		step_lookups(dir, false, todo);
 	}
 	if (error == -ENOENT) {
@@ -348,6 +367,7 @@ static void question_answered(struct dir *dir, struct todo *todo)
 	/* The index has an older one, until this is saved, and for good if it can't be. */
 	dir->index_read = true;
 	dir->doubted = !dir->asked_ns;
+	dir->refused = false;
 	step_lookups(dir, true, todo);
 	answer_lists(dir, 0, dir->tree->config.ttl_ms, todo);
 	dir_save(dir);
@@ -401,7 +421,8 @@ static int page_in(struct dir *dir, struct origin_list *list, int error)
 	 * not missing. */
 	if (error == -ENXIO || (error == -ENOENT && list->token))
 		error = -EIO;
-	if (error == -EFBIG || error == -ENOMEM)
+	/* A line for the first of a row of refusals. */
+	if (is_refusal(error) && !dir->refused)
 		log_error("listing_refused", "source=%s directory=%s entries=%zu limit_bytes=%u",
 			origin_source(tree->origin), dir->path,
 			dir->growing ? listing_grown(dir->growing) : 0, LISTINGS_BYTES_MAX);
@@ -429,7 +450,7 @@ static void page_done(struct origin_list *list, int error)
 	error = page_in(dir, list, error);
 	todo_init(&todo);
 	lock_take(&tree->lock);
-	tree->stats.refused += error == -EFBIG || error == -ENOMEM;
+	tree->stats.refused += is_refusal(error);
 	if (error == -EBADMSG) {
 		next = begin_anew(dir, &todo);
 		if (!next)

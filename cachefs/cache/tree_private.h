@@ -49,6 +49,7 @@ struct dir {
 	uint64_t failed_ns;       /* when the last question failed; 0 */
 	/* More than one page, or none to be had of a web server: names are asked for one by one. */
 	bool large;
+	bool refused; /* memory had no room for the last listing; written by its question's thread */
 	bool index_read; /* the index was asked, or has nothing newer */
 	bool doubted; /* what was asked for before isn't to be believed, nor what the index has */
 	unsigned saving; /* listings on their way to the index, which still has an older one */
@@ -60,6 +61,7 @@ struct dir {
 	bool pinned; /* not to be forgotten now */
 	uint64_t walked_ns; /* when a walk over the parent's children last came here; 0 */
 	struct walk walk;
+	bool not_saved; /* the last listing was too large for the index; the save job's */
 	struct list lists, lookups; /* who waits */
 	struct list to_ask;         /* in todo.dirs */
 	struct origin_list request;
@@ -153,6 +155,8 @@ void dir_wait_lookup(struct dir *dir, struct tree_lookup *lookup, struct todo *t
 void dir_wait_list(struct dir *dir, struct tree_list *list, struct todo *todo);
 /* Has the directory asked for when it isn't already. */
 void dir_refresh(struct dir *dir, struct todo *todo);
+/* Memory had no room for the listing lately: names are asked for one by one. */
+bool dir_refused(const struct dir *dir);
 /* Without the lock. */
 void dir_ask(struct dir *dir);
 /* True: a lookup is answered by the names that have come so far. */

@@ -53,14 +53,22 @@ static uint64_t saved_max(const struct tree *tree)
 static int save_in(struct tree *tree, struct save *save, struct index_txn *txn)
 {
 	struct iovec parts[LISTING_PARTS];
-	uint64_t max_bytes = saved_max(tree);
+	uint64_t max_bytes = saved_max(tree), max_one = max_bytes;
 	int r;
 
-	if (listing_bytes(save->listing) > max_bytes ||
-		listing_bytes(save->listing) > SAVED_ONE_MAX) {
-		trouble_note(tree->cache, "listing_not_saved", origin_source(tree->origin), -EFBIG);
+	if (max_bytes > SAVED_ONE_MAX)
+		max_one = SAVED_ONE_MAX;
+	if (listing_bytes(save->listing) > max_one) {
+		/* The disk has nothing to do with it. A line for the first of a row. */
+		if (!save->dir->not_saved)
+			log_warn("listing_not_saved",
+				"source=%s directory=%s bytes=%zu limit_bytes=%llu",
+				origin_source(tree->origin), save->dir->path,
+				listing_bytes(save->listing), (unsigned long long)max_one);
+		save->dir->not_saved = true;
 		return 0;
 	}
+	save->dir->not_saved = false;
 	listing_parts(save->listing, parts);
 	r = index_put_listing(txn, save->id, parts, LISTING_PARTS);
 	return r ? r : index_trim_listings(txn, save->id, max_bytes);

@@ -527,6 +527,62 @@ static void what_is_being_saved_is_remembered(void **state)
 	sem_destroy(&ends);
 }
 
+/* Memory that others use takes nobody's names away: they are asked for one by one. */
+static void without_room_names_are_asked_for(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct listing_room *room = &rig->cache->listing_room;
+	struct tree_stats stats;
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 1);
+	world_put(rig->world, "e/x", 2);
+	assert_int_equal(list_now(tree, "d"), 1);
+	wait_until_saved(tree);
+	room->make(room);
+	atomic_fetch_add(&room->used_bytes, LISTINGS_BYTES_MAX);
+	for (unsigned i = 0; i < 3; i++) {
+		/* In the index, and nowhere. */
+		assert_int_equal(look(tree, "d/x", &attr), 0);
+		assert_int_equal(attr.size_bytes, 1);
+		assert_int_equal(look(tree, "e/x", &attr), 0);
+		assert_int_equal(attr.size_bytes, 2);
+		assert_int_equal(look(tree, "e/none", NULL), -ENOENT);
+	}
+	assert_int_equal(world_counts(rig->world).lists, 3);
+	assert_int_equal(world_counts(rig->world).stats, 3);
+	assert_int_equal(list_now(tree, "e"), -ENOMEM);
+	tree_stats(tree, &stats);
+	assert_int_equal(stats.refused, 3);
+	/* When there is room again the listing is right, and what isn't in it is known. */
+	atomic_fetch_sub(&room->used_bytes, LISTINGS_BYTES_MAX);
+	assert_int_equal(list_now(tree, "e"), 1);
+	assert_int_equal(look(tree, "e/other", NULL), -ENOENT);
+	assert_int_equal(world_counts(rig->world).stats, 3);
+	tree_end(rig);
+}
+
+/* One that is too large for the index is no trouble of the disk's. */
+static void a_listing_that_is_not_saved_is_no_trouble(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+
+	/* A sixteenth of it. */
+	rig->cache->space.capacity_bytes = 16 * 4096;
+	world_put_many(rig->world, "d", 500);
+	assert_int_equal(list_now(tree, "d"), 500);
+	wait_until_saved(tree);
+	assert_false(trouble_forbids_writes(rig->cache));
+	assert_int_equal(rig_stats(rig).store_errors, 0);
+	tree_end(rig);
+	tree = tree_start(rig, FOREVER, FOREVER);
+	assert_int_equal(list_now(tree, "d"), 500);
+	assert_int_equal(world_counts(rig->world).lists, 2);
+	tree_end(rig);
+}
+
 static int64_t stream_now(struct tree *tree, const char *path)
 {
 	struct question question;
@@ -1161,6 +1217,8 @@ int main(void)
 		TEST(the_index_replaces_nothing_newer),
 		TEST(the_index_is_doubted_too),
 		TEST(what_is_being_saved_is_remembered),
+		TEST(without_room_names_are_asked_for),
+		TEST(a_listing_that_is_not_saved_is_no_trouble),
 		TEST(a_walk_is_listed_ahead),
 		TEST(children_ahead_are_counted_once),
 		TEST(a_stream_promotes_what_was_ahead),

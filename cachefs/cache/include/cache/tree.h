@@ -35,7 +35,7 @@ struct tree_lookup {
 	struct cache_account *account; /* whose wait it is for the origin; NULL: nobody's */
 	bool revalidate; /* asks the origin whatever is remembered (option strict; an open that met
 			     -ESTALE) */
-	/* error: 0, -ENOENT, -EACCES, -EIO. */
+	/* error: 0, -ENOENT, -EACCES, -EIO; -ENOMEM; -ECANCELED: the volume ends. */
 	void (*done)(struct tree_lookup *lookup, int error);
 	struct origin_attr attr; /* result */
 	uint64_t fresh_ms;       /* how long this may be believed, also of -ENOENT */
@@ -72,7 +72,7 @@ struct tree_list {
 	/* Goes on in a listing that was read before: what is remembered will do, however old. */
 	bool goes_on;
 	/* error: 0, -ENOENT, -ENOTDIR, -EACCES, -EIO; -EFBIG: more names than memory may hold, -ENOMEM:
-	 * more than it has room for now. */
+	 * more than it has room for now; -ECANCELED: the volume ends. */
 	void (*done)(struct tree_list *list, int error);
 	struct listing *listing; /* result: one reference */
 	uint64_t fresh_ms;
