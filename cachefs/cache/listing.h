@@ -62,7 +62,8 @@ bool listing_is_shared(const struct listing *listing);
 /* Names so far, ready or not. The growing thread. */
 size_t listing_grown(const struct listing *listing);
 
-/* Takes over malloc'ed bytes from the index, also on error. -EUCLEAN: damaged; -ENOMEM. */
+/* Takes over malloc'ed bytes from the index, also on error. -EUCLEAN: damaged; -ENOENT: of another
+ * format; -ENOMEM, -EFBIG. */
 int listing_from_bytes(struct listing_room *room, void *bytes, size_t size, struct listing **ret);
 #define LISTING_PARTS 3
 /* What the index keeps, in pieces, of a whole listing. */

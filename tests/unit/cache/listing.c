@@ -1,6 +1,6 @@
 /* The listing as one block: what is built is found, and no damage gets through. */
 #include "rig.h"
-#include "listing.h"
+#include "listing_private.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -325,6 +325,7 @@ static void damage_is_seen(void **state)
 	for (unsigned i = 0; i < 20000; i++) {
 		size_t cut = i % 4 == 0 ? next_random(&seed) % (size + 100) : size;
 		uint8_t *copy = calloc(1, cut + 1);
+		bool other_format;
 		int r;
 
 		memcpy(copy, bytes, cut < size ? cut : size);
@@ -337,8 +338,9 @@ static void damage_is_seen(void **state)
 			free(copy);
 			continue;
 		}
+		other_format = cut >= sizeof(struct listing_head) && memcmp(copy, bytes, 4) != 0;
 		r = listing_from_bytes(&room, copy, cut, &read);
-		assert_int_equal(r, -EUCLEAN);
+		assert_int_equal(r, other_format ? -ENOENT : -EUCLEAN);
 	}
 	/* Undamaged it is the same again. */
 	assert_int_equal(listing_from_bytes(&room, bytes, size, &read), 0);
