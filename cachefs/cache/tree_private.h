@@ -43,7 +43,7 @@ struct dir {
 	struct list lru;
 	struct tree *tree;
 	char *path;
-	struct listing *listing;  /* the last whole one, fresh or not; NULL */
+	struct listing *listing; /* the last whole one, fresh or not; NULL */
 	uint64_t fresh_from_ns;   /* monotonic time when it was asked for; 0: expired */
 	uint64_t missing_from_ns; /* the origin said that there is none; 0 */
 	uint64_t failed_ns;       /* when the last question failed; 0 */
@@ -142,13 +142,23 @@ void name_ask(struct name *name);
 void names_release(struct tree *tree, uint64_t now, struct todo *todo);
 void names_free(struct tree *tree);
 
-/* tree_dirs.c; tree.lock held. */
+/* tree_table.c; tree.lock held. */
 /* Made if there is none; NULL: no memory. */
 struct dir *dir_get(struct tree *tree, const char *path, size_t path_size);
 /* Without making one. */
 struct dir *dir_find(struct tree *tree, const char *path, size_t path_size);
 /* Its last component. */
 const char *dir_name(const struct dir *dir);
+/* Gives it another listing, a reference, or NULL for none. */
+void dir_install(struct dir *dir, struct listing *listing);
+/* Forgets the directories used longest ago, until their listings take no more than this; the index
+ * still has them. */
+void dirs_trim(struct tree *tree, size_t max_bytes, const struct dir *keep);
+/* Memory is short: forgets every listing but those that a save holds anyway. */
+void dirs_forget(struct tree *tree);
+void dirs_free(struct tree *tree);
+
+/* tree_dirs.c; tree.lock held. */
 /* Its question begins; there is none yet. */
 void dir_begin(struct dir *dir, struct todo *todo);
 void dir_wait_lookup(struct dir *dir, struct tree_lookup *lookup, struct todo *todo);
@@ -163,13 +173,7 @@ void dir_ask(struct dir *dir);
 bool dir_growing_has(struct dir *dir, const char *component, struct listing_entry *ret);
 /* Answers who waits for more of this listing, as far as there is more. */
 void dir_give_more(struct tree *tree, const struct listing *listing, struct todo *todo);
-/* Forgets the directories used longest ago, until their listings take no more than this; the index
- * still has them. */
-void dirs_trim(struct tree *tree, size_t max_bytes, const struct dir *keep);
-/* Memory is short: forgets every listing but those that a save holds anyway. */
-void dirs_forget(struct tree *tree);
 void dirs_release(struct tree *tree, uint64_t now, struct todo *todo);
-void dirs_free(struct tree *tree);
 
 /* tree_ahead.c; tree.lock held. */
 /* Somebody lists this directory, whose listing or question is there: its siblings may be next. */
