@@ -394,15 +394,17 @@ static void index_run(struct job *job)
 	struct dir *dir = container_of(job, struct dir, job);
 	struct tree *tree = dir->tree;
 	struct listing *listing = dir_saved(dir);
+	uint64_t left_ms = 0, from_ns;
 	bool fresh = false;
-	uint64_t left_ms = 0;
 	struct todo todo;
 
 	todo_init(&todo);
 	lock_take(&tree->lock);
 	if (listing) {
 		dir_install(dir, listing);
-		dir->fresh_from_ns = dir->doubted ? 0 : listing_from_ns(listing);
+		from_ns = listing_from_ns(listing);
+		/* One that was there since may not have been saved. */
+		dir->fresh_from_ns = dir->doubted || from_ns < dir->fresh_from_ns ? 0 : from_ns;
 		fresh = tree_fresh(dir->fresh_from_ns, tree->config.ttl_ms, &left_ms);
 	}
 	if (fresh) {

@@ -44,7 +44,8 @@ struct dir {
 	struct tree *tree;
 	char *path;
 	struct listing *listing; /* the last whole one, fresh or not; NULL */
-	uint64_t fresh_from_ns;   /* monotonic time when it was asked for; 0: expired */
+	/* Monotonic time when it was asked for, also when it was forgotten since; 0: expired. */
+	uint64_t fresh_from_ns;
 	uint64_t missing_from_ns; /* the origin said that there is none; 0 */
 	uint64_t failed_ns;       /* when the last question failed; 0 */
 	/* More than one page, or none to be had of a web server: names are asked for one by one. */

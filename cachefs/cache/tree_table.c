@@ -77,7 +77,6 @@ void dirs_forget(struct tree *tree)
 		if (!dir->listing || dir->saving)
 			continue;
 		dir_install(dir, NULL);
-		dir->fresh_from_ns = 0;
 		dir->index_read = false;
 		/* The index may tell of all its names. */
 		dir->large &= dir->asking;

@@ -438,10 +438,34 @@ static void the_index_replaces_nothing_newer(void **state)
 	lock_drop(&tree->lock);
 	assert_int_equal(look(tree, "d/x", &attr), 0);
 	assert_int_equal(attr.size_bytes, 2);
+	room->make(room);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 2);
 	world_put(rig->world, "d/x", 3);
 	tree_forget(tree, "d/x");
 	assert_int_equal(look(tree, "d/x", &attr), 0);
 	assert_int_equal(attr.size_bytes, 3);
+	tree_end(rig);
+}
+
+/* Nor is a listing that memory has no place for by what a name's own question said before. */
+static void an_older_name_does_not_come_back(void **state)
+{
+	struct rig *rig = *state;
+	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
+	struct listing_room *room = &rig->cache->listing_room;
+	struct origin_attr attr;
+
+	world_put(rig->world, "d/x", 1);
+	assert_int_equal(look_again(tree, "d/x", &attr), 0);
+	world_put(rig->world, "d/x", 2);
+	assert_int_equal(list_now(tree, "d"), 1);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 2);
+	wait_until_saved(tree);
+	room->make(room);
+	assert_int_equal(look(tree, "d/x", &attr), 0);
+	assert_int_equal(attr.size_bytes, 2);
 	tree_end(rig);
 }
 
@@ -1215,6 +1239,7 @@ int main(void)
 		TEST(order_that_is_none),
 		TEST(the_older_answer_makes_room),
 		TEST(the_index_replaces_nothing_newer),
+		TEST(an_older_name_does_not_come_back),
 		TEST(the_index_is_doubted_too),
 		TEST(what_is_being_saved_is_remembered),
 		TEST(without_room_names_are_asked_for),
