@@ -337,11 +337,13 @@ static void read_ahead(struct object_read *read)
 	struct reader *reader = read->reader;
 	struct object *object = reader->object;
 	struct cache *cache = object->cache;
+	uint64_t chunk_ns = atomic_load(&object->chunk_ns);
 	const struct readahead_means means = {
 		.streams = &cache->streams,
 		.buffers = cache->n_buffers,
 		.gets = origin_limit(reader->origin),
-		.chunk_ns = atomic_load(&object->chunk_ns),
+		.chunk_ns = chunk_ns ? chunk_ns : origin_mib_ns(reader->origin),
+		.far = origin_is_slow_to_answer(reader->origin),
 	};
 	struct readahead_wish wish;
 	int n = 0;

@@ -11,12 +11,15 @@
 #define SPAN_BYTES (128ull << 20)
 /* Two reads may come in the wrong order; after two such steps it goes backwards. */
 #define BACKWARDS_DOWNS 2u
-/* What a GET is to take at least, so that its round trip costs little, up to a size that always is
- * worth one. */
+/* What a GET is to take at most: the last ones run alone, and each piece that a reader waits for
+ * comes no faster than its GET. And a size that always is worth a request, if it doesn't take longer. */
 #define GET_NS     NS_PER_SEC
 #define PART_SMALL 8u
-/* Chunks ahead for each that was read. */
-#define AHEAD 4u
+/* Of an origin that is far, before anything is known. */
+#define PART_UNKNOWN 4u
+/* Chunks ahead for each that was read; of an origin that is far, where each step costs a round trip. */
+#define AHEAD     4u
+#define AHEAD_FAR 16u
 /* However many streams there are. */
 #define SHARE_LEAST 4u
 
@@ -141,7 +144,8 @@ static uint32_t window_of(const struct readahead *readahead, const struct readah
 		(!stream->backwards && stream->downs + 1 == stream->reads))
 		return 0;
 	share = means->buffers * 3 / 4 / count_stream(means->streams, stream, second);
-	window = at_most(window, (stream->read * AHEAD + CHUNK_SIZE - 1) / CHUNK_SIZE);
+	window = at_most(window,
+		(stream->read * (means->far ? AHEAD_FAR : AHEAD) + CHUNK_SIZE - 1) / CHUNK_SIZE);
 	window = at_most(window, left_of_run(readahead, stream));
 	window = at_most(window, share > SHARE_LEAST ? share : SHARE_LEAST);
 	/* One part more than run, so that the origin's limit is seen to be one. */
@@ -150,11 +154,14 @@ static uint32_t window_of(const struct readahead *readahead, const struct readah
 
 static uint32_t part_of(const struct readahead_means *means, uint32_t window)
 {
-	uint64_t least = means->chunk_ns ? GET_NS / means->chunk_ns : PART_LEAST;
+	uint64_t worth = means->chunk_ns ? GET_NS / means->chunk_ns
+			 : means->far    ? PART_UNKNOWN
+					 : PART_MOST;
 	uint32_t part = means->gets ? window / means->gets : PART_MOST;
 
-	least = least < PART_SMALL ? least : PART_SMALL;
-	part = part < least ? (uint32_t)least : part;
+	if (part < PART_SMALL)
+		part = PART_SMALL;
+	part = at_most(part, worth);
 	return part < PART_LEAST ? PART_LEAST : at_most(part, PART_MOST);
 }
 
@@ -200,7 +207,7 @@ void readahead_note(struct readahead *readahead, const struct readahead_means *m
 	stream->last_use = ++readahead->uses;
 	window = window_of(readahead, means, stream, now_ns / NS_PER_SEC);
 	if (waits && window == stream->wish)
-		stream->wish *= 2;
+		stream->wish *= means->far ? 4 : 2;
 	ret->part = part_of(means, window);
 	refill(stream, window, ret);
 	lock_drop(&readahead->lock);

@@ -7,7 +7,7 @@
  *
  *   none     at its first read; and while more than a third of what it passes over isn't read, so
  *            that random and strided reads fetch their own chunks and no more
- *   at most  four times what was read of it; what lies before the end of a run as long as the longest of
+ *   at most  four times what was read of it, of an origin that is far sixteen times; what lies before the end of a run as long as the longest of
  *            the last few on this handle, which tensors and columns between gaps are, until it is
  *            half as long again; and its share: three quarters of the buffers divided by the streams of
  *            all handles that were read on within a second, and what the origin would run at once
@@ -16,8 +16,8 @@
  *            small
  *
  * Parts are PART_LEAST to PART_MOST chunks, so many that they make up as many GETs as the origin
- * runs at once, and small where a GET is slow, as on a link that is long or loses packets: then it
- * is their number that makes it fast. The window is refilled a part at a time.
+ * runs at once, and no more than a GET brings within a second: on a link that is long or loses
+ * packets it is the number of GETs that makes it fast. The window is refilled a part at a time.
  */
 #ifndef CACHE_READAHEAD_H
 #define CACHE_READAHEAD_H
@@ -67,6 +67,7 @@ struct readahead_means {
 	uint32_t buffers;  /* of the pool */
 	uint32_t gets;     /* that the origin runs at once; 0: unknown */
 	uint64_t chunk_ns; /* that a chunk takes to come by a GET; 0: unknown */
+	bool far;          /* the origin answers late */
 };
 
 /* What should be asked for, in ascending order of chunks, which may lie beyond the object's end. */

@@ -150,13 +150,18 @@ bool adapt_bytes(struct adapt *adapt, uint64_t now_ns, uint64_t n, bool held)
 	return adapt->limit != before;
 }
 
-void adapt_latency(struct adapt *adapt, uint64_t latency_ns)
+bool adapt_latency(struct adapt *adapt, uint64_t latency_ns)
 {
+	unsigned before = adapt->limit;
+
+	if (!adapt->latency_ns && latency_ns >= ADAPT_FAR_NS && adapt->phase == ADAPT_GROW)
+		enter(adapt, ADAPT_STEADY, adapt->ceiling);
 	/* The least counts, with a way back up: what queues add is not the origin's distance. */
 	if (!adapt->latency_ns || latency_ns < adapt->latency_ns)
 		adapt->latency_ns = latency_ns;
 	else
 		adapt->latency_ns += (latency_ns - adapt->latency_ns) / 32;
+	return adapt->limit != before;
 }
 
 bool adapt_refused(struct adapt *adapt, uint64_t now_ns)

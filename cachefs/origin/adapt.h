@@ -19,6 +19,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* From such a latency on an origin is far. */
+#define ADAPT_FAR_NS 10000000ull
+
 enum adapt_phase { ADAPT_GROW, ADAPT_STEADY, ADAPT_UP, ADAPT_DOWN };
 
 struct adapt {
@@ -45,8 +48,10 @@ struct adapt {
 void adapt_init(struct adapt *adapt, unsigned least, unsigned ceiling);
 /* n bytes arrived. held: GETs wait that the limit keeps from running. True when the limit changed. */
 bool adapt_bytes(struct adapt *adapt, uint64_t now_ns, uint64_t n, bool held);
-/* An answer's first byte came so long after it was asked for. */
-void adapt_latency(struct adapt *adapt, uint64_t latency_ns);
+/* An answer's first byte came so long after it was asked for. The first one of an origin that is far
+ * lets all GETs run at once: there one connection is slow, and trying takes long. True when the limit
+ * changed. */
+bool adapt_latency(struct adapt *adapt, uint64_t latency_ns);
 /* The origin asked for less, or did not answer in time. True when the limit changed. */
 bool adapt_refused(struct adapt *adapt, uint64_t now_ns);
 /* The origin gives about as much as it ever did: a slow GET is slow because the others are fast. */

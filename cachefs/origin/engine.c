@@ -25,12 +25,13 @@ struct origin_engine {
 void lane_init(struct lane *lane, unsigned limit)
 {
 	unsigned demand = limit >= 8 ? limit - limit / 8 : limit;
-	unsigned ahead = limit >= 4 ? demand - limit / 4 : demand;
+	unsigned ahead = limit >= 4 ? demand - 1 : demand;
+	unsigned unasked = limit >= 4 ? demand - limit / 4 : demand;
 
 	*lane = (struct lane){.limits = {[RANK_METADATA] = limit,
 				      [RANK_DEMAND] = demand,
 				      [RANK_READAHEAD] = ahead,
-				      [RANK_PREFETCH] = ahead}};
+				      [RANK_PREFETCH] = unasked}};
 	for (int i = 0; i < RANKS; i++)
 		list_init(&lane->queued[i]);
 	list_init(&lane->running);

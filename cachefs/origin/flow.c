@@ -24,15 +24,16 @@ void flow_destroy(struct flow *flow)
 
 bool flow_bytes(struct flow *flow, struct progress *progress, uint64_t now_ns, size_t n, bool held)
 {
-	bool changed;
+	bool changed = false;
 
 	lock_take(&flow->lock);
 	if (!progress->last_ns) {
-		adapt_latency(&flow->adapt, now_ns - progress->started_ns);
+		changed = adapt_latency(&flow->adapt, now_ns - progress->started_ns);
+		atomic_store(&flow->far, flow->adapt.latency_ns >= ADAPT_FAR_NS);
 		peers_latency(&flow->peers, now_ns - progress->started_ns);
 	}
 	peers_bytes(&flow->peers, now_ns, n);
-	changed = adapt_bytes(&flow->adapt, now_ns, n, held);
+	changed |= adapt_bytes(&flow->adapt, now_ns, n, held);
 	atomic_store(&flow->limit, flow->adapt.limit);
 	lock_drop(&flow->lock);
 	progress->last_ns = now_ns;
@@ -49,8 +50,14 @@ static uint64_t busy_ns(const struct progress *progress, uint64_t now_ns)
 
 void flow_done(struct flow *flow, const struct progress *progress, uint64_t now_ns)
 {
+	uint64_t took_ns = busy_ns(progress, now_ns), mib_ns;
+
 	lock_take(&flow->lock);
-	peers_part(&flow->peers, progress->bytes, busy_ns(progress, now_ns));
+	peers_part(&flow->peers, progress->bytes, took_ns);
+	if (progress->bytes >= PEERS_PART_BYTES) {
+		mib_ns = took_ns / (progress->bytes >> 20);
+		flow->mib_ns = flow->mib_ns ? (flow->mib_ns * 7 + mib_ns) / 8 : mib_ns;
+	}
 	lock_drop(&flow->lock);
 }
 

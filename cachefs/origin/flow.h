@@ -16,9 +16,11 @@
 
 struct flow {
 	struct lock lock;
-	struct adapt adapt;     /* lock */
-	struct peers peers;     /* lock */
-	_Atomic unsigned limit; /* adapt's */
+	struct adapt adapt;      /* lock */
+	struct peers peers;      /* lock */
+	_Atomic unsigned limit;  /* adapt's */
+	_Atomic bool far;        /* its latency is an origin's that is far */
+	_Atomic uint64_t mib_ns; /* that a GET takes for a MiB, smoothed; 0: unknown */
 };
 
 /* The bytes of one try of a GET. The loop thread's. */

@@ -309,6 +309,16 @@ unsigned origin_limit(const struct origin *origin)
 	return origin->ops->prepare ? atomic_load(&origin->flow.limit) : 0;
 }
 
+bool origin_is_slow_to_answer(const struct origin *origin)
+{
+	return atomic_load(&origin->flow.far);
+}
+
+uint64_t origin_mib_ns(const struct origin *origin)
+{
+	return atomic_load(&origin->flow.mib_ns);
+}
+
 void origin_stats(struct origin *origin, struct origin_stats *ret)
 {
 	lock_take(&origin->lock);

@@ -5,11 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 #include "get.h"
 #include "impl.h"
 
 #define CONNECT_TIMEOUT_S  10
 #define STALL_TIMEOUT_S    15
+#define LOSSY_MIB_NS       (300 * NS_PER_MS)
+#define IDLE_LOSSY_S       2
 #define RECEIVE_BUFFER     (512 * 1024)
 #define LISTING_MAX        (64u << 20)
 #define ERROR_DOCUMENT_MAX (64u << 10)
@@ -96,6 +100,12 @@ static size_t on_body(char *bytes, size_t unit, size_t n, void *arg)
 	return collect(request, (const uint8_t *)bytes, n);
 }
 
+/* Far, and each connection gives little: no congestion of ours makes that of a near one. */
+static bool is_lossy(const struct origin *origin)
+{
+	return atomic_load(&origin->flow.far) && atomic_load(&origin->flow.mib_ns) > LOSSY_MIB_NS;
+}
+
 static void set_options(struct request *request, const struct call *call)
 {
 	const struct origin *origin = request->origin;
@@ -135,6 +145,9 @@ static void set_options(struct request *request, const struct call *call)
 	else
 		curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
 	curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, (long)(request->hedges || request->moves));
+	/* On a way that loses packets a connection becomes slow and stays so, also when it rests. */
+	if (request->kind == REQUEST_GET && is_lossy(origin))
+		curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)IDLE_LOSSY_S);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_TIMEOUT_S);
 	/* Not counted by curl while a transfer is paused. */
 	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);

@@ -666,6 +666,18 @@ unsigned origin_limit(const struct origin *origin)
 	return 16;
 }
 
+bool origin_is_slow_to_answer(const struct origin *origin)
+{
+	(void)origin;
+	return false;
+}
+
+uint64_t origin_mib_ns(const struct origin *origin)
+{
+	(void)origin;
+	return 0;
+}
+
 void origin_stats(struct origin *origin, struct origin_stats *ret)
 {
 	struct world *world = origin->world;

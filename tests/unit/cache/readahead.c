@@ -19,6 +19,7 @@ struct fixture {
 	bool waits;
 	uint8_t asked[CHUNKS];
 	uint32_t n_asked, n_wishes, part;
+	bool far;
 };
 
 static struct fixture *start(void)
@@ -45,7 +46,7 @@ static void end(struct fixture *f)
  * own. Returns how many were. */
 static uint32_t note(struct fixture *f, uint64_t offset, uint32_t size_bytes)
 {
-	const struct readahead_means means = {f->streams, f->buffers, f->gets, f->chunk_ns};
+	const struct readahead_means means = {f->streams, f->buffers, f->gets, f->chunk_ns, f->far};
 	uint32_t first = (uint32_t)(offset / CHUNK_SIZE),
 		 last = (uint32_t)((offset + size_bytes - 1) / CHUNK_SIZE);
 	struct readahead_wish wish;
@@ -136,6 +137,61 @@ static void a_window_is_no_larger_than_it_must_be(void **state)
 	assert_in_range(f->n_asked, 8, 20);
 	assert_int_equal(f->part, PART_LEAST);
 	end(f);
+}
+
+/* Each step costs a round trip there: what was read twice in a row gets a large window at once. */
+static void a_far_origin_is_asked_for_more_sooner(void **state)
+{
+	uint32_t near, far;
+	struct fixture *f = start();
+
+	(void)state;
+	for (uint64_t i = 0; i < 4; i++)
+		note(f, i * MIB, MIB);
+	near = f->n_asked;
+	end(f);
+	f = start();
+	f->far = true;
+	f->gets = 16;
+	f->chunk_ns = 0;
+	note(f, 0, MIB);
+	assert_true(note(f, MIB, MIB) > 0);
+	/* How fast a GET is, is not known yet. */
+	assert_in_range(f->part, PART_LEAST, 4);
+	for (uint64_t i = 2; i < 4; i++)
+		note(f, i * MIB, MIB);
+	far = f->n_asked;
+	assert_true(far >= 3 * near);
+	assert_true(far <= 4 * 16 + 4);
+	/* And random reads get nothing there either. */
+	end(f);
+	f = start();
+	f->far = true;
+	for (uint64_t i = 0; i < 500; i++)
+		assert_int_equal(note(f, (i * 1237 * 16 * MIB) % (CHUNKS * 16 * MIB), 4096), 0);
+	end(f);
+}
+
+/* No GET is to take more than a second. */
+static void parts_are_small_where_gets_are_slow(void **state)
+{
+	static const struct {
+		uint64_t chunk_ns;
+		uint32_t part;
+	} cases[] = {
+		{10 * NS_PER_MS, PART_MOST}, {250 * NS_PER_MS, 4}, {3 * NS_PER_SEC, PART_LEAST}};
+
+	(void)state;
+	for (unsigned c = 0; c < 3; c++) {
+		struct fixture *f = start();
+
+		f->gets = 4;
+		f->chunk_ns = cases[c].chunk_ns;
+		for (uint64_t i = 0; i < 200; i++)
+			note(f, i * MIB, MIB);
+		assert_int_equal(f->part, cases[c].part);
+		end(f);
+	}
 }
 
 static void four_streams_at_once(void **state)
@@ -294,6 +350,8 @@ int main(void)
 		cmocka_unit_test(random_reads_ask_for_nothing),
 		cmocka_unit_test(sequential_reads_grow),
 		cmocka_unit_test(a_window_is_no_larger_than_it_must_be),
+		cmocka_unit_test(a_far_origin_is_asked_for_more_sooner),
+		cmocka_unit_test(parts_are_small_where_gets_are_slow),
 		cmocka_unit_test(four_streams_at_once),
 		cmocka_unit_test(many_readers_share),
 		cmocka_unit_test(neighbours_in_any_order),

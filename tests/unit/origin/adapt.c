@@ -82,6 +82,26 @@ static void a_long_fat_link_is_filled(void **state)
 	assert_in_range(adapt.limit, 19, 40);
 }
 
+/* It takes no trials to find that out, which are long there; a near one begins with half. */
+static void a_far_origin_is_asked_with_all_at_once(void **state)
+{
+	struct adapt far, near;
+
+	(void)state;
+	adapt_init(&far, 4, 16);
+	adapt_init(&near, 4, 16);
+	assert_true(adapt_latency(&far, ADAPT_FAR_NS));
+	assert_int_equal(far.limit, 16);
+	assert_false(adapt_latency(&far, 2 * ADAPT_FAR_NS));
+	assert_false(adapt_latency(&near, ADAPT_FAR_NS - 1));
+	assert_int_equal(near.limit, 8);
+	/* One that refuses has said what it wants. */
+	assert_true(adapt_refused(&far, NS_PER_SEC));
+	assert_int_equal(far.limit, 8);
+	assert_false(adapt_latency(&far, ADAPT_FAR_NS));
+	assert_int_equal(far.limit, 8);
+}
+
 static void more_than_helps_is_given_up(void **state)
 {
 	struct link link = {.rate = 1000 * MBIT, .connection = 1e9, .latency_ns = NS_PER_MS};
@@ -226,6 +246,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_long_fat_link_is_filled),
+		cmocka_unit_test(a_far_origin_is_asked_with_all_at_once),
 		cmocka_unit_test(more_than_helps_is_given_up),
 		cmocka_unit_test(a_faster_link_is_noticed),
 		cmocka_unit_test(a_server_that_refuses_is_asked_for_less),

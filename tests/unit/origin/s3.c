@@ -1,6 +1,5 @@
 /* An s3:// origin against a scripted server: stat, listings, and what an error makes it learn. */
 #include <errno.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,10 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/list.h"
-#include "base/work.h"
 
-#include "engine.h"
 #include "script.h"
 #include "wait.h"
 

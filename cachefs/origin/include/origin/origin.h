@@ -234,5 +234,9 @@ struct origin_stats {
 void origin_stats(struct origin *origin, struct origin_stats *ret);
 /* The same as limit of the stats. */
 unsigned origin_limit(const struct origin *origin);
+/* Its answers come late, as over a long way: what it is asked for one after the other takes long. */
+bool origin_is_slow_to_answer(const struct origin *origin);
+/* How long a GET took for a MiB lately, without its pauses; 0: unknown. */
+uint64_t origin_mib_ns(const struct origin *origin);
 
 #endif
