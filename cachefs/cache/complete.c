@@ -5,7 +5,8 @@
  *   2. asking     a worker ("open") has its absent chunks fetched a part at a time, in turn with
  *                 others'; each part that ends wakes the worker
  *   3. dry        nothing absent is left to ask for; what changed since is looked for once more
- *   4. over       an error, or somebody wants it to end: its parts are cancelled
+ *   4. over       an error, or somebody wants it to end: its parts are cancelled, or left to
+ *                 the readers that wait for them
  *   5. gone       dry or over, and no part is under way
  *
  * The worker alone starts parts, cancels them, and frees.
@@ -194,7 +195,11 @@ static void ask_step(struct completion *completion)
 
 static void cancel_step(struct completion *completion)
 {
-	fetches_cancel_completing(completion->reader->object->cache, completion);
+	struct cache *cache = completion->reader->object->cache;
+	unsigned n_left = fetches_cancel_completing(cache, completion);
+
+	while (n_left--)
+		part_ended(completion, false, 0);
 }
 
 static void end_step(struct completion *completion)

@@ -26,7 +26,8 @@ struct fetch {
 	bool started;           /* object.lock */
 	struct list in_fetches; /* cache.fetches_lock */
 	struct object *object;
-	struct completion *completion; /* whose part it is, or NULL */
+	struct completion *completion; /* whose part it is, or NULL; cache.fetches_lock */
+	_Atomic bool awaited;          /* a reader came to wait for it */
 	char *path;
 	uint32_t first, count;
 	uint32_t next; /* of count: the chunk that bytes go to; engine thread */
@@ -45,12 +46,17 @@ struct fetch {
 static void fetch_free(struct fetch *fetch)
 {
 	struct cache *cache = fetch->object->cache;
+	struct completion *completion;
 
 	pool_buffer_unref(fetch->spare);
 	object_unref(fetch->object);
 	origin_unref(fetch->get.origin);
-	if (fetch->completion)
-		complete_part_ended(fetch->completion, fetch->error);
+	lock_take(&cache->fetches_lock);
+	completion = fetch->completion;
+	fetch->completion = NULL;
+	lock_drop(&cache->fetches_lock);
+	if (completion)
+		complete_part_ended(completion, fetch->error);
 	lock_take(&cache->fetches_lock);
 	list_remove(&fetch->in_fetches);
 	if (list_empty(&cache->fetches))
@@ -401,22 +407,31 @@ void fetch_promote(struct fetch *fetch)
 	if (fetch->started && fetch->get.priority == ORIGIN_PREFETCH)
 		fetch_wanted(fetch);
 	fetch->get.priority = ORIGIN_DEMAND;
+	atomic_store(&fetch->awaited, true);
 	if (fetch->started)
 		origin_get_promote(&fetch->get, ORIGIN_DEMAND);
 }
 
-void fetches_cancel_completing(struct cache *cache, struct completion *completion)
+unsigned fetches_cancel_completing(struct cache *cache, struct completion *completion)
 {
+	unsigned n_left = 0;
+
 	lock_take(&cache->fetches_lock);
 	list_for_each (link, &cache->fetches) {
 		struct fetch *fetch = container_of(link, struct fetch, in_fetches);
 
 		if (fetch->completion != completion || fetch->over)
 			continue;
+		if (atomic_load(&fetch->awaited)) {
+			fetch->completion = NULL;
+			n_left++;
+			continue;
+		}
 		fetch->unwanted = true;
 		origin_get_cancel(&fetch->get);
 	}
 	lock_drop(&cache->fetches_lock);
+	return n_left;
 }
 
 void fetches_cancel_and_wait(struct cache *cache)

@@ -27,8 +27,10 @@ int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first,
 bool fetch_find_absent(struct object *object, uint32_t *from, uint32_t to);
 /* The same of a part that nobody waits for; complete_part_ended follows when chunks are covered. */
 int fetch_completing(struct completion *completion, struct reader *reader, uint32_t first);
-/* Its parts end soon. Readers that came to wait for them begin anew. None is being started. */
-void fetches_cancel_completing(struct cache *cache, struct completion *completion);
+/* Its parts end soon, and none is being started. Those that readers came to wait for go on, and are
+ * the readers' from now on: returns how many, of which complete_part_ended doesn't follow. A reader
+ * that comes to wait for one of the others later begins anew. */
+unsigned fetches_cancel_completing(struct cache *cache, struct completion *completion);
 /* A reader waits for bytes of the fetch, which may have been begun for later: they are wanted now.
  * Called with a chunk's fetch, object.lock held. */
 void fetch_promote(struct fetch *fetch);

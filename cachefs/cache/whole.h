@@ -3,7 +3,7 @@
  *     evict_lock > objects_lock > object.lock > one of { resident, gather, space, commit, fetches }
  *     > pool
  *     trees_lock > tree.lock
- * completions.lock is taken under evict_lock or object.lock, and none under it.
+ * completions.lock is taken under object.lock or alone, and none under it.
  */
 #ifndef CACHE_WHOLE_H
 #define CACHE_WHOLE_H
