@@ -86,7 +86,7 @@ static int put_pin(struct index_txn *txn, struct object *object, const char *nam
 {
 	struct index_object_record record;
 	int64_t before_ns;
-	bool nothing = false; /* the record would say nothing any more */
+	bool had_record, nothing = false; /* the record would say nothing any more */
 	int r = record_get(txn, object->id, name, attr, &record);
 
 	if (!r) {
@@ -101,6 +101,7 @@ static int put_pin(struct index_txn *txn, struct object *object, const char *nam
 	}
 	lock_take(&object->lock);
 	before_ns = object->pinned_until_ns;
+	had_record = object->has_record;
 	object->pinned_until_ns = until_ns;
 	object->has_record = !nothing;
 	lock_drop(&object->lock);
@@ -108,6 +109,7 @@ static int put_pin(struct index_txn *txn, struct object *object, const char *nam
 	if (r) {
 		lock_take(&object->lock);
 		object->pinned_until_ns = before_ns;
+		object->has_record = had_record;
 		lock_drop(&object->lock);
 	}
 	return r;

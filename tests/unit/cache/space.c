@@ -4,15 +4,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "objects.h"
 
 #define MIB (1ull << 20)
 
@@ -246,6 +249,34 @@ static void what_evict_says(void **state)
 	free(path);
 }
 
+/* The index's disk fails: memory says what the index has. */
+static void a_pin_that_is_not_committed(void **state)
+{
+	struct rig *rig = *state;
+	struct rlimit before, none;
+	struct origin_attr attr;
+	struct handle handle;
+	int r;
+
+	world_put(rig->world, "o", MIB);
+	attr = world_attr(rig->world, "o");
+	assert_int_equal(cache_object_pin(rig->cache, rig->origin, "o", &attr, INT64_MAX), 0);
+	handle_open(rig, "o", &handle);
+	rig_settle(rig);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	none = (struct rlimit){.rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	r = cache_object_pin(rig->cache, rig->origin, "o", &attr, 0);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_true(r < 0);
+	lock_take(&handle.object->lock);
+	assert_true(handle.object->has_record);
+	assert_true(handle.object->pinned_until_ns == INT64_MAX);
+	lock_drop(&handle.object->lock);
+	handle_close(&handle);
+}
+
 /* A mapped file is passed over by the eviction that makes room. */
 static void mapped_files_stay(void **state)
 {
@@ -406,6 +437,7 @@ int main(void)
 		TEST(pinned_and_open_objects_stay),
 		TEST(a_late_pin_counts),
 		TEST(what_evict_says),
+		TEST(a_pin_that_is_not_committed),
 		TEST(mapped_files_stay),
 		TEST(a_flush_ends_under_load),
 		cmocka_unit_test_setup_teardown(
