@@ -17,6 +17,7 @@
 
 #include "credentials/json.h"
 #include "credentials/provider.h"
+#include "credentials/sso_kept.h"
 #include "credentials/web.h"
 #include "source.h"
 
@@ -54,16 +55,8 @@ int sso_token_init(
 	return token->file && token->url ? 0 : -ENOMEM;
 }
 
-static void forget(struct sso_token *token)
-{
-	free_secret(token->renewed);
-	free_secret(token->original);
-	token->renewed = token->original = NULL;
-}
-
 void sso_token_free(struct sso_token *token)
 {
-	forget(token);
 	free(token->file);
 	free(token->url);
 }
@@ -186,15 +179,16 @@ static int write_all(int fd, const char *text)
 	return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* Replaces the file by one of the same owner and mode. */
-static int save(const char *file, const char *text)
+/* Replaces the file, or what a link in its place leads to, by one of the same owner and mode. */
+static int save(const char *name, const char *text)
 {
+	_cleanup_(freep) char *file = realpath(name, NULL);
 	_cleanup_(freep) char *path = NULL;
 	_cleanup_(closep) int fd = -1;
 	struct stat st;
 	int r = 0;
 
-	if (stat(file, &st) < 0)
+	if (!file || stat(file, &st) < 0)
 		return -errno;
 	if (asprintf(&path, "%s.XXXXXX", file) < 0) {
 		path = NULL;
@@ -215,53 +209,60 @@ static int save(const char *file, const char *text)
 }
 
 /* Takes the document over. */
-static void keep(struct sso_token *token, char *document, const char *original)
+static void keep(const struct sso_token *token, char *document, const char *original)
 {
 	int r = save(token->file, document);
 
-	forget(token);
 	if (!r) {
+		sso_kept_forget(token->file);
 		free_secret(document);
 		return;
 	}
 	log_warn("sso_token_not_saved", "file=%s error=%s", token->file, strerror(-r));
-	token->renewed = document;
-	token->original = strdup(original);
+	sso_kept_put(token->file, original, document);
 }
 
-/* The document that counts. */
-static int read_document(struct sso_token *token, char **ret, char **ret_original, struct why *why)
+/* The document that counts, and the file's text. */
+static int read_document(
+	const struct sso_token *token, char **ret, char **ret_original, struct why *why)
 {
-	int r = read_secret_file(token->file, ret_original);
+	char *original = NULL, *text;
+	int r = read_secret_file(token->file, &original);
 
 	if (r)
 		return sso_token_useless(token, "can't be read", why);
-	if (!token->original || strcmp(token->original, *ret_original) != 0)
-		forget(token);
-	*ret = strdup(token->renewed ? token->renewed : *ret_original);
-	return *ret ? 0 : -ENOMEM;
+	text = sso_kept_get(token->file, original) ?: strdup(original);
+	if (!text) {
+		free_secret(original);
+		return -ENOMEM;
+	}
+	*ret = text;
+	*ret_original = original;
+	return 0;
 }
 
-/* Who logs in, or another program of the user that renews the token, may be first. */
-static bool is_replaced(const struct sso_token *token, const char *original, char **ret)
+/* Who logs in, another volume, or another program of the user that renews the token may be first. */
+static bool is_replaced(const struct sso_token *token, const char *before, char **ret)
 {
-	char *text = NULL;
-	bool replaced = !read_secret_file(token->file, &text) && strcmp(text, original) != 0 &&
-			left_s(text, "expiresAt") > 0;
+	char *text = NULL, *original = NULL;
+	struct why why;
+	bool replaced = !read_document(token, &text, &original, &why) &&
+			strcmp(text, before) != 0 && left_s(text, "expiresAt") > 0;
 
 	if (replaced)
 		*ret = json_string_of(text, "accessToken");
 	free_secret(text);
+	free_secret(original);
 	return replaced && *ret;
 }
 
-static int renew(struct sso_token *token, const char *text, const char *original,
+static int renew(const struct sso_token *token, const char *text, const char *original,
 	const _Atomic bool *stop, char **ret, struct why *why)
 {
 	char *document = NULL;
 	int r = ask_for_new(token, text, stop, &document, why);
 
-	if (r == -EACCES && is_replaced(token, original, ret))
+	if (r == -EACCES && is_replaced(token, text, ret))
 		return 0;
 	if (r)
 		return r;
@@ -270,7 +271,7 @@ static int renew(struct sso_token *token, const char *text, const char *original
 	return *ret ? 0 : -ENOMEM;
 }
 
-static int get(struct sso_token *token, const char *text, const char *original, bool refused,
+static int get(const struct sso_token *token, const char *text, const char *original, bool refused,
 	const _Atomic bool *stop, char **ret, struct why *why)
 {
 	char *access = json_string_of(text, "accessToken");
@@ -300,7 +301,7 @@ static int get(struct sso_token *token, const char *text, const char *original, 
 	return r;
 }
 
-int sso_token_get(struct sso_token *token, bool refused, const _Atomic bool *stop, char **ret,
+int sso_token_get(const struct sso_token *token, bool refused, const _Atomic bool *stop, char **ret,
 	struct why *why)
 {
 	char *text = NULL, *original = NULL, *access = NULL;

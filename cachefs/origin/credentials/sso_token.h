@@ -5,8 +5,9 @@
  * https://docs.aws.amazon.com/singlesignon/latest/OIDCAPIReference/). For a worker: calls block.
  *
  * A renewed token is written back, since the refresh token changes with it and belongs to the user's
- * other programs too. Where the file can't be written it is kept in memory for as long as the file
- * stays as it was. A file that is gone means that the user has logged out.
+ * other programs too. Where the file can't be written, all of the process go on with it from memory for
+ * as long as the file stays as it was (sso_kept.h); the next process finds a refresh token that is used
+ * up, and needs a login. A file that is gone means that the user has logged out.
  */
 #ifndef CREDENTIALS_SSO_TOKEN_H
 #define CREDENTIALS_SSO_TOKEN_H
@@ -18,8 +19,6 @@
 
 struct sso_token {
 	char *file, *url; /* the cache's file, and where a token is renewed */
-	char *renewed;    /* the document that could not be written; NULL: the file counts */
-	char *original;   /* the file's text that it was renewed from */
 };
 
 /* session: its name, or the start URL when there is no such name. 0, -ENOMEM, or -EINVAL with why. */
@@ -31,7 +30,7 @@ void sso_token_free(struct sso_token *token);
  * *ret: the access token, for free_secret. refused: the one that was got before is not accepted, so
  * another is wanted. Errors as of a provider's fetch, with why.
  */
-int sso_token_get(struct sso_token *token, bool refused, const _Atomic bool *stop, char **ret,
+int sso_token_get(const struct sso_token *token, bool refused, const _Atomic bool *stop, char **ret,
 	struct why *why);
 /* -EACCES: "the SSO token in FILE WHAT: run aws sso login". */
 int sso_token_useless(const struct sso_token *token, const char *what, struct why *why);

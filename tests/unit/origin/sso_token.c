@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -218,20 +219,27 @@ static void what_can_not_be_renewed(void **state)
 	assert_int_equal(script_requests(fixture->script), 4);
 }
 
+static void nothing_can_be_written(struct rlimit *ret_before)
+{
+	struct rlimit none;
+
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, ret_before), 0);
+	none = (struct rlimit){.rlim_max = ret_before->rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+}
+
 /* A file that can't be written: the renewed token lives in memory, until somebody logs in. */
 static void one_that_can_not_be_saved(void **state)
 {
 	static const struct script_step steps[] = {{"\"refreshToken\":\"R1\"", RENEWED("B", "R2")},
 		{"\"refreshToken\":\"R2\"", RENEWED("C", "R3")}};
-	struct rlimit before, none;
+	struct rlimit before;
 	struct fixture *fixture = *state;
 
 	SERVE(fixture, steps);
 	write_cache(fixture, "A", PAST, "R1", FAR_AWAY);
-	signal(SIGXFSZ, SIG_IGN);
-	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-	none = (struct rlimit){.rlim_max = before.rlim_max};
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	nothing_can_be_written(&before);
 	expect(fixture, false, "B");
 	expect(fixture, false, "B");
 	expect(fixture, true, "C");
@@ -246,6 +254,50 @@ static void one_that_can_not_be_saved(void **state)
 	expect_refused(fixture, false, -EACCES, "can't be read");
 }
 
+/* The refresh token in the file is used up by the first volume's renewal. */
+static void one_that_can_not_be_saved_is_every_volumes(void **state)
+{
+	static const struct script_step steps[] = {{"\"refreshToken\":\"R1\"", RENEWED("B", "R2")},
+		{"\"refreshToken\":\"R2\"", RENEWED("C", "R3")}};
+	struct fixture *fixture = *state;
+	struct sso_token first;
+	struct rlimit before;
+
+	SERVE(fixture, steps);
+	write_cache(fixture, "A", PAST, "R1", FAR_AWAY);
+	nothing_can_be_written(&before);
+	expect(fixture, false, "B");
+	first = fixture->token;
+	assert_int_equal(sso_token_init(&fixture->token, "corp", "eu-west-1", &fixture->why), 0);
+	expect(fixture, false, "B");
+	expect(fixture, true, "C");
+	/* Also when the first volume has ended. */
+	sso_token_free(&first);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	expect(fixture, false, "C");
+	assert_int_equal(script_requests(fixture->script), 2);
+	expect_in_file(fixture, "refreshToken", "R1");
+}
+
+/* Who keeps the file elsewhere goes on with a link to it. */
+static void a_link_stays_a_link(void **state)
+{
+	static const struct script_step steps[] = {{"POST", RENEWED("B", "R2")}};
+	struct fixture *fixture = *state;
+	char elsewhere[300];
+	struct stat st;
+
+	SERVE(fixture, steps);
+	write_cache(fixture, "A", PAST, "R1", FAR_AWAY);
+	snprintf(elsewhere, sizeof elsewhere, "%s.elsewhere", fixture->path);
+	assert_int_equal(rename(fixture->path, elsewhere), 0);
+	assert_int_equal(symlink(elsewhere, fixture->path), 0);
+	expect(fixture, false, "B");
+	assert_int_equal(lstat(fixture->path, &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	expect_in_file(fixture, "refreshToken", "R2");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,6 +310,9 @@ int main(void)
 			a_renewal_that_fails_leaves_what_still_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_can_not_be_renewed, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_that_can_not_be_saved, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			one_that_can_not_be_saved_is_every_volumes, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_link_stays_a_link, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
