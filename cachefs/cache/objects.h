@@ -39,8 +39,8 @@ struct object {
 
 	struct lock lock;
 	/* lock; NULL until there is a file. Never changes once set while refs > 0. */
-	struct raw *raw;
-	bool opening_raw;     /* lock; one thread makes the file, others wait for raw_made */
+	struct raw *raw;  /* once there, it lives as long as a reference of the object is held */
+	bool opening_raw; /* lock; one thread makes the file, others wait for raw_made */
 	struct cond raw_made; /* lock */
 	bool has_record;      /* lock */
 	bool complete;        /* lock */

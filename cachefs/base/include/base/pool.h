@@ -5,8 +5,8 @@
  * This is where the memory ceiling holds: who gets no buffer waits. Buffers are aligned for
  * O_DIRECT and reference counted. Fetches may hold at most three quarters, so that a stalled origin
  * can't stop reads of what the store has; and each user of fetches, an origin, no more of them than
- * it leaves to the others, so that one which stalls in the middle of chunks can't stop the others
- * either. Any thread; the pool's lock is a leaf.
+ * it leaves to the others: one that stalls in the middle of chunks takes half, a second one half of
+ * what is left, and so on, so that the others go on while few do so. Any thread; the pool's lock is a leaf.
  */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H

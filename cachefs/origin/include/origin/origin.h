@@ -66,7 +66,8 @@ enum origin_priority { ORIGIN_DEMAND, ORIGIN_READAHEAD, ORIGIN_PREFETCH };
 struct origin_engine;
 /* 0 or -errno. */
 int origin_engine_new(struct origin_engine **ret);
-/* Every request must have had its done. NULL is allowed. */
+/* Every request must have had its done. NULL is allowed. A worker of a file:// origin may still be
+ * at the end of its last job, in which it touches nothing but that origin. */
 void origin_engine_free(struct origin_engine *engine);
 
 /* As given by the user; strings may be NULL and are copied by origin_open. */
