@@ -124,12 +124,17 @@ int mounting_protect(const char *mountpoint, struct why *why)
 	if (flags & FS_IMMUTABLE_FL)
 		return 0;
 	flags |= FS_IMMUTABLE_FL;
-	if (ioctl(fd, FS_IOC_SETFLAGS, &flags) < 0)
-		return why_set(why, -errno,
-			"option protect: %s can't be made immutable (%s); leave the option out, or "
-			"give a directory of ext4, XFS or Btrfs",
-			mountpoint, strerror(errno));
-	return 0;
+	if (ioctl(fd, FS_IOC_SETFLAGS, &flags) == 0)
+		return 0;
+	if (errno == EPERM)
+		return why_set(why, -EPERM,
+			"option protect: %s can't be made immutable: the daemon lacks "
+			"CAP_LINUX_IMMUTABLE; give it that, or leave the option out",
+			mountpoint);
+	return why_set(why, -errno,
+		"option protect: %s can't be made immutable (%s); leave the option out, or "
+		"give a directory of ext4, XFS or Btrfs",
+		mountpoint, strerror(errno));
 }
 
 static int find_mount(const char *mountpoint, struct mount_id *ret, struct why *why)

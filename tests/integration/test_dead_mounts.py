@@ -183,6 +183,20 @@ def test_nobody_writes_below_a_mount(cache, local, workdir):
         subprocess.run(["chattr", "-i", mounted], check=True)
 
 
+def test_protect_names_what_it_lacks(cache, local, workdir):
+    mounted = workdir / "m"
+    mounted.mkdir()
+    daemon = process.start(["setpriv", "--bounding-set=-linux_immutable", PROGRAM, "serve", "--store", cache.store,
+                            "--control", cache.control], cache.log, cache.env)
+    try:
+        wait.until(cache.control.exists, 30, "the daemon")
+        result = cache.run("mount", "-o", "protect", local.source, mounted, check=False)
+        assert result.returncode == 1 and "CAP_LINUX_IMMUTABLE" in result.stderr
+        assert not mounts.below(mounted)
+    finally:
+        process.stop(daemon)
+
+
 def test_mount_knows_the_type(cache, local, workdir):
     """`mount -t fuse.cachefs`, as fstab has it: by the helper that the installation links."""
     helper = "/sbin/mount.fuse.cachefs"

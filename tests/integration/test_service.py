@@ -31,6 +31,8 @@ def test_it_says_what_mounts_need(unit):
     assert service["ExecStart"] == f"{PROGRAM} hold" and service["ExecReload"] == f"{PROGRAM} upgrade"
     assert not set(OWN_NAMESPACE) & set(service)
     assert service["DeviceAllow"] == "/dev/fuse rw" and "CAP_SYS_ADMIN" in service["CapabilityBoundingSet"].split()
+    # The option protect.
+    assert "CAP_LINUX_IMMUTABLE" in service["CapabilityBoundingSet"].split()
     assert (service["KillMode"], service["OOMPolicy"]) == ("mixed", "continue")
 
 
