@@ -92,6 +92,10 @@ static void print_keeper(const json_t *keeper)
 		printf("none: mounts end with the daemon\n");
 		return;
 	}
+	if (json_is_false(json_object_get(keeper, "alive"))) {
+		printf("%sdead: mounts end with the daemon%s\n", colour_red(), colour_plain());
+		return;
+	}
 	printf("pid %llu, %llu restarts of the daemon", json_number(keeper, "pid"),
 		json_number(keeper, "restarts"));
 	if (*exit)

@@ -96,6 +96,13 @@ static void describe_exit(int status, char *text, size_t size)
 		snprintf(text, size, "status %d", WEXITSTATUS(status));
 }
 
+static bool keeper_lives(void *arg)
+{
+	struct daemon *daemon = arg;
+
+	return daemon->hold && !hold_is_gone(daemon->hold);
+}
+
 static int start_control(struct daemon *daemon, struct why *why)
 {
 	/* As a person would write it, so that a mount's store= can be compared. */
@@ -108,6 +115,7 @@ static int start_control(struct daemon *daemon, struct why *why)
 		.store = store ? store : daemon->config->store,
 		.size = daemon->config->size,
 		.keeper = {.pid = daemon->keeper.pid, .restarts = daemon->keeper.restarts},
+		.keeper_lives = keeper_lives,
 		.mounted = wake,
 		.arg = daemon,
 	};

@@ -40,11 +40,15 @@ int handle_features(
 	return *ret ? 0 : why_set(why, -ENOMEM, "no memory");
 }
 
-static json_t *keeper_json(const struct control_keeper *keeper)
+static json_t *keeper_json(const struct control_config *config)
 {
-	return keeper->pid ? json_pack("{s:i, s:i, s:s}", "pid", keeper->pid, "restarts",
-				     (int)keeper->restarts, "last_exit", keeper->last_exit)
-			   : json_null();
+	const struct control_keeper *keeper = &config->keeper;
+
+	if (!keeper->pid)
+		return json_null();
+	return json_pack("{s:i, s:b, s:i, s:s}", "pid", keeper->pid, "alive",
+		config->keeper_lives(config->arg), "restarts", (int)keeper->restarts, "last_exit",
+		keeper->last_exit);
 }
 
 static double uptime_s(const struct control *control)
@@ -63,7 +67,7 @@ static json_t *daemon_json(const struct control *control)
 		"rss_shmem_bytes", integer(usage.shmem_bytes), "rss_file_bytes",
 		integer(usage.file_bytes), "threads", (int)usage.threads, "fds", (int)usage.fds,
 		"features", features_json(control->config.volumes), "keeper",
-		keeper_json(&control->config.keeper));
+		keeper_json(&control->config));
 }
 
 static json_t *store_json(const struct control *control, const struct cache_stats *stats)

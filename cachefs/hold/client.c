@@ -30,7 +30,8 @@ struct hold {
 	struct lock lock;
 	struct cond answered;
 	struct list waiting;
-	bool gone; /* the keeper; under the lock */
+	bool gone;   /* the keeper; under the lock */
+	bool closed; /* by us; under the lock */
 };
 
 /* A put under way. All under the lock. */
@@ -187,10 +188,25 @@ static void answer(struct hold *hold, uint64_t id, int error)
 
 static void keeper_gone(struct hold *hold)
 {
+	bool closed;
+
 	lock_take(&hold->lock);
 	hold->gone = true;
+	closed = hold->closed;
 	cond_broadcast(&hold->answered);
 	lock_drop(&hold->lock);
+	if (!closed)
+		log_error("keeper_dead", "the end of this daemon, also a crash, ends its mounts");
+}
+
+bool hold_is_gone(struct hold *hold)
+{
+	bool gone;
+
+	lock_take(&hold->lock);
+	gone = hold->gone;
+	lock_drop(&hold->lock);
+	return gone;
 }
 
 static void *listen_to_keeper(void *arg)
@@ -239,6 +255,9 @@ void hold_close(struct hold *hold)
 {
 	if (!hold)
 		return;
+	lock_take(&hold->lock);
+	hold->closed = true;
+	lock_drop(&hold->lock);
 	/* Ends the thread's receive. */
 	shutdown(hold->fd, SHUT_RDWR);
 	if (hold->started)

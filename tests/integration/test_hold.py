@@ -71,7 +71,7 @@ def test_killed_again_and_again(cache, tree, workdir, rounds):
         time.sleep(0.5)  # some of a life
         cache.kill_daemon()
     assert reader.done() <= PAUSE_S
-    assert cache.keeper() == {"pid": keeper["pid"], "restarts": count, "last_exit": "signal 9"}
+    assert cache.keeper() == {"pid": keeper["pid"], "alive": True, "restarts": count, "last_exit": "signal 9"}
     assert len(mounts.below(mounted)) == 1
     cache.umount(mounted)
     wait.until(lambda: not cache.processes(), 30, "the end of daemon and keeper")
@@ -87,7 +87,7 @@ def test_upgraded_again_and_again(cache, tree, workdir, rounds):
         assert "daemon and keeper are version" in upgrade(cache, binary)
         assert exe(cache.pid()) == exe(keeper) == str(binary)
     assert reader.done() <= PAUSE_S
-    assert cache.keeper() == {"pid": keeper, "restarts": 0, "last_exit": "hand-over"}
+    assert cache.keeper() == {"pid": keeper, "alive": True, "restarts": 0, "last_exit": "hand-over"}
     # The new keeper keeps what the first one was given.
     cache.kill_daemon()
     assert (mounted / "d" / "0").stat().st_size == 3 * MIB
@@ -133,6 +133,10 @@ def test_a_killed_keeper_takes_nothing_away(cache, tree):
     mounted = cache.mount_origin(origin)
     pid = cache.pid()
     os.kill(cache.keeper()["pid"], signal.SIGKILL)
+    wait.until(lambda: not cache.keeper()["alive"], 30, "the daemon to notice")
+    assert "dead: mounts end with the daemon" in cache.run("status").stdout
+    said = [line for line in cache.log.read_text().splitlines() if "keeper_dead" in line]
+    assert len(said) == 1 and "error" in said[0].split()
     other = cache.mount_origin(origin, "ttl=5s", name="other")
     assert data.digest((mounted / "d" / "0").read_bytes()) == wanted["d/0"]
     assert data.digest((other / "d" / "1").read_bytes()) == wanted["d/1"]

@@ -45,6 +45,8 @@ struct control_config {
 	const char *store;   /* the store's directory, absolute */
 	const char *size;    /* the capacity as typed; NULL: the default */
 	struct control_keeper keeper;
+	/* Whether it is still there. Asked when there was one; any thread, no lock held. */
+	bool (*keeper_lives)(void *arg);
 	/* Called after each mount request, whatever came of it; any thread, no lock held. */
 	void (*mounted)(void *arg);
 	void *arg;

@@ -8,6 +8,7 @@
 #ifndef HOLD_CLIENT_H
 #define HOLD_CLIENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -68,6 +69,9 @@ void hold_drop(struct hold *hold, uint64_t id);
 void hold_ready(struct hold *hold);
 /* Due every second: the keeper kills a daemon that it hears nothing of. */
 void hold_beat(struct hold *hold);
+/* The keeper is dead, which was logged: nobody holds the volumes beyond this process's life. After
+ * hold_take. */
+bool hold_is_gone(struct hold *hold);
 /* Readable for ever once the keeper wants a planned hand-over. */
 int hold_stop_fd(const struct hold *hold);
 
