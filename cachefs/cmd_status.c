@@ -195,6 +195,7 @@ static void print_volume(const json_t *volume)
 	const json_t *origin = json_object_get(volume, "origin");
 	const char *state = json_text(origin, "state"), *error = json_text(origin, "last_error");
 	bool away = strcmp(state, "reachable") != 0;
+	bool is_directory = !strncmp(json_text(volume, "source"), "file:", 5);
 	char hit[16], miss[16], cached[16];
 	json_t *mountpoint;
 	size_t i;
@@ -221,8 +222,9 @@ static void print_volume(const json_t *volume)
 		printf("  refused  %llu listings of more names than memory has room for\n",
 			json_number(volume, "listings_refused"));
 	if (json_number(volume, "hidden_keys"))
-		printf("  hidden   %llu keys that can't be names\n",
-			json_number(volume, "hidden_keys"));
+		printf("  hidden   %llu %s\n", json_number(volume, "hidden_keys"),
+			is_directory ? "links out, to nowhere or back, and special files"
+				     : "keys that can't be names");
 	if (json_number(volume, "stale"))
 		printf("  stale    %llu answers older than their ttl\n",
 			json_number(volume, "stale"));

@@ -219,7 +219,10 @@ static const struct {
 		listing_misses},
 	{"cachefs_listing_stale_total", "counter",
 		"Names answered beyond their time since the origin was out of reach.", stale},
-	{"cachefs_hidden_keys", "gauge", "Keys that can't be shown as names.", hidden_keys},
+	{"cachefs_hidden_keys", "gauge",
+		"Keys that can't be shown as names; of a directory, links and special "
+		"files that aren't shown.",
+		hidden_keys},
 	{"cachefs_listings_refused_total", "counter", "Listings for which memory had no room.",
 		listings_refused},
 	{"cachefs_origin_received_bytes_total", "counter",

@@ -73,6 +73,20 @@ def test_odd_names(cache, origin):
         assert cache.status(mounted / "dir" / name)["size"] == len(os.fsencode(name))
 
 
+def test_links_of_a_directory(cache, workdir):
+    """A walk ends, and what is not shown is not called a name that can't be."""
+    origin = DirectoryOrigin(workdir / "origin")
+    origin.put("a/x", b"x")
+    origin.put("b/y", b"y")
+    for name, target in {"a/here": ".", "a/top": "..", "a/b": "../b", "b/a": "../a", "b/none": "none"}.items():
+        (origin.directory / name).symlink_to(target)
+    mounted = cache.mount_origin(origin)
+    found = subprocess.run(["find", "."], cwd=mounted, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    assert sorted(found.stdout.split()) == [".", "./a", "./a/b", "./a/b/y", "./a/x", "./b", "./b/a", "./b/a/x", "./b/y"]
+    assert "links out, to nowhere or back, and special files" in cache.run("status").stdout
+    assert "can't be names" not in cache.run("status").stdout
+
+
 def test_keys_that_are_no_paths(cache, faulty, workdir):
     """The rule for each: what can't be a name is hidden and counted; of a file and a directory of one name the
     directory is shown."""

@@ -2,7 +2,8 @@
  * dir: an origin that is a directory of this machine.
  *
  * Everything is opened relative to the root with openat2(2) and RESOLVE_BENEATH, so that no
- * symbolic link leads out of it. Work is done on the engine's workers; a GET that is paused leaves
+ * symbolic link leads out of it. A link beneath it is what it leads to, but for one to a directory
+ * that the link lies in, at whatever depth: so no walk is endless. Work is done on the engine's workers; a GET that is paused leaves
  * its worker and is posted again.
  */
 #include <dirent.h>
@@ -103,15 +104,57 @@ static bool attr_of(const struct stat *st, struct origin_attr *ret)
 	return S_ISREG(st->st_mode);
 }
 
-static int attr_at(const struct dir *dir, const char *path, struct origin_attr *ret)
+static int stat_at(const struct dir *dir, const char *path, uint64_t flags, struct stat *ret)
 {
-	_cleanup_(closep) int fd = open_beneath(dir, path, O_PATH);
-	struct stat st;
+	_cleanup_(closep) int fd = open_beneath(dir, path, O_PATH | flags);
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st) < 0)
-		return -errno;
+	return fstat(fd, ret) < 0 ? -errno : 0;
+}
+
+/* Whether the directory is one that the path leads through. 0 or -errno. */
+static int is_above(
+	const struct dir *dir, const char *path, const struct stat *directory, bool *ret_above)
+{
+	_cleanup_(freep) char *above = strdup(path);
+	struct stat st;
+	int r = above ? 0 : -ENOMEM;
+
+	*ret_above = false;
+	while (!r && !*ret_above && *above) {
+		char *slash = strrchr(above, '/');
+
+		*(slash ? slash : above) = '\0';
+		r = stat_at(dir, above, 0, &st);
+		*ret_above = !r && st.st_dev == directory->st_dev && st.st_ino == directory->st_ino;
+	}
+	return r;
+}
+
+/* What the link leads to. */
+static int link_attr(const struct dir *dir, const char *path, struct origin_attr *ret)
+{
+	struct stat st;
+	bool above = false;
+	int r = stat_at(dir, path, 0, &st);
+
+	if (!r && S_ISDIR(st.st_mode))
+		r = is_above(dir, path, &st, &above);
+	if (r)
+		return r;
+	return attr_of(&st, ret) && !above ? 0 : -ENOENT;
+}
+
+static int attr_at(const struct dir *dir, const char *path, struct origin_attr *ret)
+{
+	struct stat st;
+	int r = stat_at(dir, path, O_NOFOLLOW, &st);
+
+	if (!r && S_ISLNK(st.st_mode))
+		return link_attr(dir, path, ret);
+	if (r)
+		return r;
 	return attr_of(&st, ret) ? 0 : -ENOENT;
 }
 
@@ -316,15 +359,21 @@ static void dir_stat(struct origin_stat *stat)
 
 /* --- list --- */
 
-/* A link to something beneath the root is what it leads to. */
-static int link_attr(
-	const struct dir *dir, const char *path, const char *name, struct origin_attr *ret)
+/* The link of this name in the directory. False, and 0: it isn't shown. */
+static int give_link(
+	const struct origin_list *list, const char *name, struct origin_attr *ret, bool *ret_shown)
 {
-	_cleanup_(freep) char *whole = NULL;
+	_cleanup_(freep) char *path = NULL;
+	int r;
 
-	if (asprintf(&whole, "%s%s%s", path, *path ? "/" : "", name) < 0)
+	*ret_shown = false;
+	if (asprintf(&path, "%s%s%s", list->path, *list->path ? "/" : "", name) < 0) {
+		path = NULL;
 		return -ENOMEM;
-	return attr_at(dir, whole, ret);
+	}
+	r = link_attr(dir_of(list->origin), path, ret);
+	*ret_shown = !r;
+	return r == -ENOENT || r == -EACCES || r == -ENAMETOOLONG ? 0 : r;
 }
 
 static int give_entry(struct origin_list *list, int fd, const char *name)
@@ -337,13 +386,16 @@ static int give_entry(struct origin_list *list, int fd, const char *name)
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (S_ISLNK(st.st_mode))
-		r = link_attr(dir_of(list->origin), list->path, name, &entry.attr);
-	shown = S_ISLNK(st.st_mode) ? !r : attr_of(&st, &entry.attr);
+		r = give_link(list, name, &entry.attr, &shown);
+	else
+		shown = attr_of(&st, &entry.attr);
+	if (r)
+		return r;
 	if (shown && name_valid(name, entry.name_size))
 		list->entry(list, &entry);
 	else
 		list->hidden_keys++;
-	return r == -ENOMEM ? r : 0;
+	return 0;
 }
 
 static int set_next(struct origin_list *list, long place)

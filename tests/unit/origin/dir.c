@@ -108,6 +108,57 @@ static void links_stay_beneath_the_root(void **state)
 	free(list);
 }
 
+static void make_dir(const struct fixture *fixture, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof path, "%s/%s", fixture->dir, name);
+	assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void lists(
+	const struct fixture *fixture, const char *dir, const char *names, unsigned hidden)
+{
+	struct wait_list *list = calloc(1, sizeof *list);
+
+	assert_int_equal(wait_list(fixture->origin, dir, list), 0);
+	assert_string_equal(list->names, names);
+	assert_int_equal(list->hidden, hidden);
+	free(list);
+}
+
+/* Links to directories are directories, but for those that would make a walk endless: to itself, to
+ * one above, and to one that another link led down from. */
+static void links_make_no_walk_endless(void **state)
+{
+	static const char *const names[] = {
+		"a/up", "a/self", "a/top", "a/to-b", "b/to-a", "b/sub", "a", "b"};
+	struct fixture fixture;
+	struct origin_attr attr;
+
+	(void)state;
+	open_dir(&fixture);
+	make_dir(&fixture, "a");
+	make_dir(&fixture, "b");
+	make_dir(&fixture, "b/sub");
+	link_to(&fixture, "..", "a/up");
+	link_to(&fixture, ".", "a/self");
+	link_to(&fixture, "../a/../b/..", "a/top");
+	link_to(&fixture, "../b", "a/to-b");
+	link_to(&fixture, "../a", "b/to-a");
+	lists(&fixture, "a", "to-b/\n", 3);
+	lists(&fixture, "a/to-b", "sub/\n", 1);
+	assert_int_equal(wait_stat(fixture.origin, "a/to-b", &attr), 0);
+	assert_int_equal(attr.kind, ORIGIN_DIR);
+	assert_int_equal(wait_stat(fixture.origin, "b/to-a", &attr), 0);
+	assert_int_equal(wait_stat(fixture.origin, "a/to-b/to-a", &attr), -ENOENT);
+	assert_int_equal(wait_stat(fixture.origin, "a/self", &attr), -ENOENT);
+	assert_int_equal(wait_stat(fixture.origin, "a/top", &attr), -ENOENT);
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		remove_name(&fixture, names[i]);
+	close_dir(&fixture);
+}
+
 static void ranges_pauses_and_changes(void **state)
 {
 	struct fixture fixture;
@@ -233,6 +284,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(links_stay_beneath_the_root),
+		cmocka_unit_test(links_make_no_walk_endless),
 		cmocka_unit_test(ranges_pauses_and_changes),
 		cmocka_unit_test(long_directories_come_in_pages),
 		cmocka_unit_test(a_directory_that_hangs_stops_no_other),

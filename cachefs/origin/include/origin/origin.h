@@ -200,7 +200,8 @@ struct origin_list {
 	void (*done)(struct origin_list *list, int error);
 	char *next_token;     /* malloc'ed, NULL after the last page; the caller frees it */
 	uint64_t hidden_keys; /* keys of this page that can't be a name: "", ".", "..", longer than
-				 1,023 bytes */
+				 1,023 bytes; of a directory, links and special files that aren't
+				 shown */
 	struct origin_private private;
 };
 void origin_list_start(struct origin_list *list);
