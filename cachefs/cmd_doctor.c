@@ -15,7 +15,8 @@ const char doctor_help[] =
 	"Usage: cachefs doctor [--json] [--store DIR] [--control SOCK] [-o OPT,…] [SOURCE…]\n"
 	"Looks for what is missing on this machine, and changes nothing: kernel features, limits, "
 	"the\n"
-	"store's file system, the daemon, and whether each SOURCE answers with these credentials.\n"
+	"store's file system, the daemon, dead mounts, and whether each SOURCE answers with these "
+	"credentials.\n"
 	"One line each: ok, warn or fail, what, and the remedy. Exit status 1 if one is fail.\n"
 	"\n"
 	"  -o, --options OPT,…  as for `cachefs mount`: endpoint=, credentials=, …\n"
@@ -55,6 +56,23 @@ static void say_passthrough(struct doctor *doctor, const json_t *features)
 			*reason ? reason : "the kernel or the store can't");
 }
 
+static void say_keeper(struct doctor *doctor, const json_t *keeper)
+{
+	if (json_is_false(json_object_get(keeper, "alive")))
+		doctor_say(doctor, FINDING_WARN, "keeper",
+			"is dead: mounts end with the daemon; restart the service when they may");
+}
+
+/* Somebody may have removed it, or put another in its place. */
+static void say_own_store(struct doctor *doctor, const char *store)
+{
+	if (*store && !doctor_store_is_held(store))
+		doctor_say(doctor, FINDING_FAIL, "daemon's store",
+			"%s was removed while the daemon runs, which keeps nothing any more: end "
+			"its mounts, or restart the service",
+			store);
+}
+
 void doctor_daemon(struct doctor *doctor, const struct client *client)
 {
 	json_t *status;
@@ -71,6 +89,8 @@ void doctor_daemon(struct doctor *doctor, const struct client *client)
 		doctor_say(doctor, FINDING_OK, "daemon", "pid %llu, version %s, on %s",
 			json_number(daemon, "pid"), json_text(daemon, "version"), client->socket);
 		say_passthrough(doctor, json_object_get(daemon, "features"));
+		say_keeper(doctor, json_object_get(daemon, "keeper"));
+		say_own_store(doctor, json_text(json_object_get(status, "store"), "path"));
 		doctor_environment(doctor, json_number(daemon, "pid"));
 		json_decref(status);
 	}
@@ -105,6 +125,7 @@ static void look(struct doctor *doctor, const struct client *client, const char 
 	doctor_kernel(doctor);
 	doctor_store(doctor, store);
 	doctor_daemon(doctor, client);
+	doctor_mounts(doctor);
 	for (; *sources; sources++)
 		doctor_origin(doctor, *sources, options);
 }

@@ -24,7 +24,11 @@ void doctor_say(struct doctor *doctor, enum finding level, const char *what, con
 void doctor_kernel(struct doctor *doctor);
 /* The cache directory and its file system. */
 void doctor_store(struct doctor *doctor, const char *store);
-/* The daemon, and what it says about passthrough. */
+/* Whether a daemon has what is at this path as its store; true also where that can't be seen. */
+bool doctor_store_is_held(const char *store);
+/* Mounts that no daemon serves. */
+void doctor_mounts(struct doctor *doctor);
+/* The daemon, its keeper and its store, and what it says about passthrough. */
 void doctor_daemon(struct doctor *doctor, const struct client *client);
 /* What of this shell's AWS_* variables the daemon with this pid does not have. */
 void doctor_environment(struct doctor *doctor, unsigned long long pid);

@@ -85,18 +85,39 @@ static void say_direct_io(struct doctor *doctor, const char *dir)
 			"not to be had here (%s): the store's IO is buffered", strerror(errno));
 }
 
-static void say_holder(struct doctor *doctor, const char *store)
+/* The lock file of the store, and in lock who has it. -errno: nothing is seen of it. */
+static int open_lock(const char *store, struct flock *lock)
 {
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	_cleanup_(freep) char *name = NULL;
 	_cleanup_(closep) int fd = -1;
+
+	*lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	if (asprintf(&name, "%s/lock", store) < 0) {
+		name = NULL;
+		return -ENOMEM;
+	}
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fcntl(fd, F_OFD_GETLK, lock) < 0)
+		return -errno;
+	return steal_fd(&fd);
+}
+
+bool doctor_store_is_held(const char *store)
+{
+	struct flock lock;
+	_cleanup_(closep) int fd = open_lock(store, &lock);
+
+	return fd < 0 ? fd != -ENOENT && fd != -ENOTDIR : lock.l_type != F_UNLCK;
+}
+
+static void say_holder(struct doctor *doctor, const char *store)
+{
+	struct flock lock;
+	_cleanup_(closep) int fd = open_lock(store, &lock);
 	char pid[32] = "";
 	ssize_t n;
 
-	if (asprintf(&name, "%s/lock", store) < 0)
-		return;
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) < 0)
+	if (fd < 0)
 		return;
 	n = read(fd, pid, sizeof pid - 1);
 	pid[n > 0 ? n : 0] = '\0';

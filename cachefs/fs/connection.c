@@ -1,4 +1,5 @@
-#include "connection.h"
+/* connection: whether anybody serves a mount, found out without asking it. */
+#include "fs/mountinfo.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -64,7 +65,7 @@ static bool process_may_serve(const char *pid, unsigned minor)
 	return may;
 }
 
-bool connection_is_dead(unsigned minor)
+bool mount_is_dead(const struct mount *mount)
 {
 	DIR *dir = sees_all_processes() ? opendir("/proc") : NULL;
 	struct dirent *entry;
@@ -72,7 +73,7 @@ bool connection_is_dead(unsigned minor)
 
 	while (!served && (entry = readdir(dir)))
 		served = isdigit((unsigned char)entry->d_name[0]) &&
-			 process_may_serve(entry->d_name, minor);
+			 process_may_serve(entry->d_name, mount->minor);
 	if (dir)
 		closedir(dir);
 	return !served;

@@ -16,7 +16,6 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "connection.h"
 #include "fs/mountinfo.h"
 
 #define REMOVE_ROUNDS 1024
@@ -32,7 +31,7 @@ static int load(struct mountinfo *ret, struct why *why)
 /* A leftover of a daemon that is no more. Nothing of it can be asked, and nothing is lost. */
 static bool remove_dead(const struct mount *mount)
 {
-	if (!mount_is_ours(mount) || !connection_is_dead(mount->minor))
+	if (!mount_is_ours(mount) || !mount_is_dead(mount))
 		return false;
 	if (umount2(mount->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
 		return false;

@@ -1,6 +1,7 @@
 """What a person meets in the first hour: commands behind each other, and sentences that name what is wrong and the way
 out."""
 
+import shutil
 import subprocess
 
 import pytest
@@ -100,6 +101,24 @@ def test_a_detached_volume_is_told(cache, local):
     with open(mounted / "dir" / "a", "rb"):
         cache.umount(mounted, "--force")
         assert "unmounted" in cache.run("status").stdout
+
+
+def test_doctor_tells_of_dead_mounts(cache, local):
+    cache.start()
+    mounted = cache.mount_origin(local)
+    assert str(mounted) not in cache.run("doctor", check=False).stdout
+    cache.kill()
+    assert f"warn mount: {mounted} of {local.source} is dead" in cache.run("doctor", check=False).stdout
+    cache.run("umount", mounted)
+    assert str(mounted) not in cache.run("doctor", check=False).stdout
+
+
+def test_doctor_tells_of_a_store_that_was_removed(cache, local):
+    cache.mount_origin(local)
+    assert "daemon's store" not in cache.run("doctor", check=False).stdout
+    shutil.rmtree(cache.store)
+    result = cache.run("doctor", check=False)
+    assert result.returncode == 1 and f"fail daemon's store: {cache.store} was removed" in result.stdout
 
 
 def test_doctor_warns_of_a_source_that_lists_nothing(cache, local, workdir):

@@ -28,6 +28,13 @@ int mountinfo_parse(char *text, struct mountinfo *ret);
 void mountinfo_free(struct mountinfo *info);
 
 bool mount_is_ours(const struct mount *mount);
+/*
+ * True when surely nobody serves it: no process has the device that its superblock (0:minor) belongs
+ * to. Goes through /proc, so it blocks and costs a moment. False when that can't be known: in a pid
+ * namespace that doesn't show all processes, or on a kernel that doesn't say whose a device is
+ * (before 6.9).
+ */
+bool mount_is_dead(const struct mount *mount);
 /* What is seen at exactly this path; NULL: no mount. Paths are absolute and normal. */
 const struct mount *mountinfo_at(const struct mountinfo *info, const char *path);
 /* The mount that holds this path. */
