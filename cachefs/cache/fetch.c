@@ -24,6 +24,7 @@
 struct fetch {
 	struct origin_get get;  /* its priority: object.lock */
 	bool started;           /* object.lock */
+	bool unpaced;           /* object.lock; another volume's reader waits for it */
 	struct list in_fetches; /* cache.fetches_lock */
 	struct object *object;
 	struct completion *completion; /* whose part it is, or NULL; cache.fetches_lock */
@@ -363,6 +364,8 @@ static int start(struct reader *reader, struct read_piece *piece, struct complet
 	if (fetch->get.priority != ORIGIN_PREFETCH)
 		fetch_wanted(fetch);
 	origin_get_start(&fetch->get);
+	if (fetch->unpaced)
+		origin_get_unpace(&fetch->get);
 	lock_drop(&object->lock);
 	return (int)count;
 }
@@ -399,9 +402,14 @@ int fetch_completing(struct completion *completion, struct reader *reader, uint3
 	return start(reader, NULL, completion, first, PART_CHUNKS, ORIGIN_PREFETCH);
 }
 
-void fetch_promote(struct fetch *fetch)
+void fetch_promote(struct fetch *fetch, const struct reader *reader)
 {
 	check(lock_held(&fetch->object->lock));
+	if (reader->origin != fetch->get.origin && !fetch->unpaced) {
+		fetch->unpaced = true;
+		if (fetch->started)
+			origin_get_unpace(&fetch->get);
+	}
 	if (fetch->get.priority == ORIGIN_DEMAND)
 		return;
 	if (fetch->started && fetch->get.priority == ORIGIN_PREFETCH)

@@ -31,9 +31,10 @@ int fetch_completing(struct completion *completion, struct reader *reader, uint3
  * the readers' from now on: returns how many, of which complete_part_ended doesn't follow. A reader
  * that comes to wait for one of the others later begins anew. */
 unsigned fetches_cancel_completing(struct cache *cache, struct completion *completion);
-/* A reader waits for bytes of the fetch, which may have been begun for later: they are wanted now.
- * Called with a chunk's fetch, object.lock held. */
-void fetch_promote(struct fetch *fetch);
+/* A reader waits for bytes of the fetch, which may have been begun for later: they are wanted now; and
+ * if it is another volume's reader, they don't wait for the bandwidth of the one that began it. Called
+ * with a chunk's fetch, object.lock held. */
+void fetch_promote(struct fetch *fetch, const struct reader *reader);
 /* Nobody may start one meanwhile. Blocks. */
 void fetches_cancel_and_wait(struct cache *cache);
 

@@ -223,7 +223,7 @@ static enum piece_step piece_look(struct read_piece *piece, struct chunk **ret_c
 		list_append(&chunk->waiters, &piece->link);
 		if (chunk->phase == PHASE_FETCH) {
 			read_stall(piece->read);
-			fetch_promote(chunk->fetch);
+			fetch_promote(chunk->fetch, piece->read->reader);
 		} else {
 			piece->read->waited = true;
 		}

@@ -314,7 +314,7 @@ size_t get_body(struct request *request, const uint8_t *bytes, size_t n)
 	if (took < give)
 		return pause_body(own, at);
 	pace_ns = origin_pace(request->origin, fresh);
-	if (pace_ns && !get_complete(request)) {
+	if (pace_ns && !request->unpaced && !get_complete(request)) {
 		request->throttled = true;
 		request->due_ns = clock_now_ns() + pace_ns;
 		return pause_body(own, n);

@@ -115,6 +115,12 @@ static void take_signal(struct loop *loop, struct request *request, unsigned sig
 		promote(loop, request, ORIGIN_DEMAND);
 	if (signals & SIGNAL_READAHEAD)
 		promote(loop, request, ORIGIN_READAHEAD);
+	if (signals & SIGNAL_UNPACED) {
+		request->unpaced = true;
+		if (request->throttled)
+			signals |= SIGNAL_RESUME;
+		request->throttled = false;
+	}
 	if (signals & SIGNAL_CANCEL)
 		cancel(loop, request);
 	else if (signals & SIGNAL_RESUME)

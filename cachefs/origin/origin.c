@@ -204,6 +204,11 @@ void origin_get_promote(struct origin_get *get, enum origin_priority priority)
 		tell(get, SIGNAL_READAHEAD);
 }
 
+void origin_get_unpace(struct origin_get *get)
+{
+	tell(get, SIGNAL_UNPACED);
+}
+
 void origin_get_cancel(struct origin_get *get)
 {
 	tell(get, SIGNAL_CANCEL);

@@ -32,6 +32,7 @@ enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_WAITING };
 /* One of these for each priority that a request can be raised to. */
 #define SIGNAL_DEMAND    4u
 #define SIGNAL_READAHEAD 8u
+#define SIGNAL_UNPACED   16u
 
 /* URL and headers of one try. */
 struct call {
@@ -67,6 +68,7 @@ struct request {
 	unsigned loop;
 	bool paused; /* by the caller, or when throttled by the origin's bandwidth until due_ns */
 	bool throttled; /* only with paused */
+	bool unpaced;   /* its bytes count against the bandwidth, but it doesn't wait for that */
 	bool cancelled, timed;
 	bool blocked; /* data took less than it was given: it is not called before the resume */
 	/* Two requests for the same bytes know each other; the one that came later hedges. */

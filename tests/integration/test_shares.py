@@ -132,3 +132,20 @@ def test_bandwidth_is_kept(cache, faulty):
     assert took_s >= 0.75 * 4 * size / rate
     assert took_s < 60
     assert faulty.sent() == 4 * size
+
+
+def test_a_limit_holds_only_who_has_it(cache, faulty):
+    """Whoever waits for a chunk that a volume with bandwidth= began doesn't wait for that: the object would take minutes."""
+    content = data.make("shared", 16 * MIB)
+    faulty.put("x", content)
+    origin = FaultyOrigin(faulty)
+    slow = cache.mount_origin(origin, "bandwidth=64K", name="slow")
+    fast = cache.mount_origin(origin, name="fast")
+    first = child.Child(reads.sha256, slow / "x")
+    try:
+        wait.until(lambda: cache.counters()["fetched_bytes"] > 0, 60, "the first bytes")
+        assert child.Child(reads.sha256, fast / "x").result(60) == data.digest(content)
+        # What is here by that, it has too.
+        assert first.result(60) == data.digest(content)
+    finally:
+        first.end()

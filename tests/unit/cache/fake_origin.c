@@ -487,6 +487,11 @@ void origin_get_resume(struct origin_get *get)
 	lock_drop(&world->lock);
 }
 
+void origin_get_unpace(struct origin_get *get)
+{
+	check(get->private.state);
+}
+
 void origin_get_promote(struct origin_get *get, enum origin_priority priority)
 {
 	struct world *world = get->origin->world;

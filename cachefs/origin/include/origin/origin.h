@@ -163,6 +163,9 @@ void origin_get_resume(struct origin_get *get);
 /* The bytes are wanted sooner than they were: raises get's priority, if that is lower, and moves it
  * to the front of its new equals. Any thread, as resume. */
 void origin_get_promote(struct origin_get *get, enum origin_priority priority);
+/* Somebody waits for the bytes whom the origin's bandwidth_bytes is not meant for: the rest comes as
+ * fast as it can, and is counted all the same. As resume. */
+void origin_get_unpace(struct origin_get *get);
 /* done(-ECANCELED) follows soon, unless another done is already on its way. As resume. */
 void origin_get_cancel(struct origin_get *get);
 
