@@ -48,7 +48,7 @@ static const struct option table[] = {
 	{"bandwidth", SIZE, FIELD(bandwidth_bytes)},
 	{"ca", STRING, FIELD(ca)},
 	{"compress", UNKNOWN_YET},
-	{"connections", NUMBER, FIELD(connections), 1, 1024},
+	{"connections", NUMBER, FIELD(connections), 1, 256},
 	{"credentials", STRING, FIELD(credentials)},
 	{"defaults", IGNORED},
 	{"dirty", WRITING},
