@@ -7,19 +7,30 @@
 /* Long enough for a slow origin, short enough for a person. */
 #define TIMEOUT_MS 20000u
 
+static void ask_for_ranges(struct doctor *doctor, struct origin *origin, const char *path)
+{
+	if (origin_ignores_ranges(origin, path))
+		doctor_say(doctor, FINDING_WARN, origin_source(origin),
+			"gives no ranges of files: those of more than 64 MiB can't be read (EIO), "
+			"and smaller ones are fetched from their beginning; use a server that "
+			"does, such as nginx");
+}
+
 static void ask(struct doctor *doctor, struct origin *origin, const char *path)
 {
 	const char *identity = origin_identity(origin);
 	bool found = false;
 	struct why why;
 
-	if (origin_probe(origin, path, &found, &why))
+	if (origin_probe(origin, path, &found, &why)) {
 		doctor_say(doctor, FINDING_FAIL, origin_source(origin), "%s", why.text);
-	else
+	} else {
 		doctor_say(doctor, found ? FINDING_OK : FINDING_WARN, origin_source(origin),
 			found ? "answers to %s"
 			      : "answers to %s, and lists nothing: check the prefix, or the path",
 			*identity ? identity : "anybody");
+		ask_for_ranges(doctor, origin, path);
+	}
 }
 
 void doctor_origin(struct doctor *doctor, const char *source, const struct volume_options *options)

@@ -15,7 +15,6 @@
 /* So many bytes are given the whole budget anew. */
 #define BUDGET_BYTES (1u << 20)
 /* How much of an object is thrown away to reach a range on a server that knows none. */
-#define DISCARD_MAX (64u << 20)
 
 static void finish(struct request *request, int error)
 {
@@ -186,10 +185,12 @@ static bool begin_whole(struct get_request *own)
 		return false;
 	if (!request->origin->ops->ranges_optional && missing != answer->length)
 		return bad(request, "the server ignored the range");
-	if (missing != answer->length && answer->length > DISCARD_MAX) {
+	if (missing != answer->length)
+		origin_note_no_ranges(request->origin);
+	if (missing != answer->length && answer->length > ORIGIN_DISCARD_MAX) {
 		verdict_fail(&request->verdict, -EIO, ORIGIN_SERVER_ERROR,
 			"the server gives no ranges, and the object is longer than %u MiB",
-			DISCARD_MAX >> 20);
+			ORIGIN_DISCARD_MAX >> 20);
 		return reject(request);
 	}
 	own->whole = true;

@@ -12,6 +12,9 @@
 #include "source.h"
 #include "verdict.h"
 
+/* Of a server that ignores ranges: an object of more isn't read to its middle. */
+#define ORIGIN_DISCARD_MAX (64u << 20)
+
 struct origin_ops {
 	void (*get)(struct origin_get *get);
 	void (*get_signal)(struct origin_get *get, unsigned signal);
@@ -76,6 +79,8 @@ uint64_t origin_pace(struct origin *origin, size_t n);
 void origin_count_move(struct origin *origin);
 void origin_count_hedge(struct origin *origin);
 void origin_count_twice(struct origin *origin, uint64_t bytes);
+/* It answered a range with the whole object. */
+void origin_note_no_ranges(struct origin *origin);
 void origin_count_running(struct origin *origin, int change);
 
 #endif

@@ -265,6 +265,21 @@ void origin_count(struct origin *origin, enum request_kind kind, const struct ve
 		log_warn("origin_error", "source=%s error=%s", origin->source, verdict->text);
 }
 
+void origin_note_no_ranges(struct origin *origin)
+{
+	bool known;
+
+	lock_take(&origin->lock);
+	known = origin->stats.ignores_ranges;
+	origin->stats.ignores_ranges = true;
+	lock_drop(&origin->lock);
+	if (!known)
+		log_warn("origin_without_ranges",
+			"source=%s: each read costs the bytes before it too, and files of more "
+			"than %u MiB are EIO",
+			origin->source, ORIGIN_DISCARD_MAX >> 20);
+}
+
 uint64_t origin_pace(struct origin *origin, size_t n)
 {
 	uint64_t now, ahead_ns;

@@ -1,13 +1,15 @@
 """What a person meets in the first hour: commands behind each other, and sentences that name what is wrong and the way
 out."""
 
+import errno
 import shutil
 import subprocess
 
 import pytest
 
+from lib.data import MIB
 from lib.mount import PROGRAM
-from lib.origins import DirectoryOrigin
+from lib.origins import DirectoryOrigin, FaultyOrigin
 
 CYCLES = 20
 
@@ -101,6 +103,22 @@ def test_a_detached_volume_is_told(cache, local):
     with open(mounted / "dir" / "a", "rb"):
         cache.umount(mounted, "--force")
         assert "unmounted" in cache.run("status").stdout
+
+
+def test_a_server_without_ranges(cache, web):
+    web.put("long", bytes(65 * MIB))
+    web.put("short", bytes(2 * MIB))
+    origin = FaultyOrigin(web)
+    assert "ranges" not in cache.run("doctor", origin.source, check=False).stdout
+    web.rule(op="get", whole=True)
+    assert f"warn {origin.source}: gives no ranges" in cache.run("doctor", origin.source, check=False).stdout
+    mounted = cache.mount_origin(origin)
+    for _ in range(2):
+        with pytest.raises(OSError) as caught:
+            (mounted / "long").read_bytes()
+        assert caught.value.errno == errno.EIO
+    assert (mounted / "short").read_bytes() == bytes(2 * MIB)
+    assert cache.log.read_text().count(" origin_without_ranges ") == 1
 
 
 def test_doctor_tells_of_dead_mounts(cache, local):

@@ -232,6 +232,7 @@ struct origin_stats {
 	uint64_t moves, hedges, hedge_bytes;
 	unsigned in_flight;
 	unsigned limit;       /* GETs that it is found worth to run at once; 0 for file:// */
+	bool ignores_ranges;  /* it answered one with the whole object */
 	bool reachable;       /* false from a failed try until one is answered */
 	char last_error[512]; /* "" when there never was one; no credentials */
 	int64_t last_error_wall_ns;

@@ -16,4 +16,11 @@
  */
 int origin_probe(struct origin *origin, const char *path, bool *ret_found, struct why *why);
 
+/*
+ * Whether a web server answers a range with the whole file, found out by one byte of the first file in
+ * the directory. False also where none tells. Blocks for at most three times the origin's time-out; not
+ * on a thread of the engine.
+ */
+bool origin_ignores_ranges(struct origin *origin, const char *path);
+
 #endif
