@@ -654,6 +654,7 @@ static void a_walk_is_listed_ahead(void **state)
 	struct rig *rig = *state;
 	struct tree *tree = tree_start(rig, FOREVER, FOREVER);
 	struct question question;
+	uint64_t promotions;
 	char path[64];
 
 	world_in_order(rig->world);
@@ -669,6 +670,7 @@ static void a_walk_is_listed_ahead(void **state)
 		assert_true(world_counts(rig->world).lists <= most);
 	}
 	wait_until_told(tree);
+	promotions = world_counts(rig->world).promotions;
 	world_hold_names(rig->world);
 	for (unsigned i = 60;; i++) {
 		world_wait_names_held(rig->world, ahead_now(tree));
@@ -680,7 +682,7 @@ static void a_walk_is_listed_ahead(void **state)
 		listing_unref(question.list.listing);
 	}
 	/* Waited for, it is no longer ahead. */
-	assert_int_equal(world_counts(rig->world).promotions, 1);
+	assert_int_equal(world_counts(rig->world).promotions, promotions + 1);
 	world_release_names(rig->world);
 	assert_int_equal(question_wait(&question), 0);
 	listing_unref(question.list.listing);
@@ -777,7 +779,7 @@ static void a_stream_promotes_what_was_ahead(void **state)
 	world_page(rig->world, 10);
 	put_children(rig, "d", 2);
 	world_put_many(rig->world, "d/c002", 25);
-	assert_int_equal(stream_now(tree, "d"), 3);
+	assert_int_equal(list_now(tree, "d"), 3);
 	assert_int_equal(stream_now(tree, "d/c000"), 1);
 	assert_int_equal(list_now(tree, "d/c001"), 1);
 	world_hold_names_after(rig->world, 1);
