@@ -128,6 +128,7 @@ static void look(struct doctor *doctor, const struct client *client, const char 
 	doctor_mounts(doctor);
 	for (; *sources; sources++)
 		doctor_origin(doctor, *sources, options);
+	doctor_free_environment(doctor);
 }
 
 static int report(struct doctor *doctor, bool json)

@@ -9,6 +9,8 @@
 #include "command.h"
 #include "defaults.h"
 #include "fs/options.h"
+#include "origin/environment.h"
+#include "origin/origin.h"
 #include "paths.h"
 #include "start.h"
 
@@ -40,7 +42,8 @@ const char mount_help[] =
 	"      --version\n"
 	"\n"
 	"Environment: CACHEFS_STORE (/var/cache/cachefs), CACHEFS_SIZE (80%), CACHEFS_CONTROL\n"
-	"(/run/cachefs/control.sock); AWS_* and ~/.aws as the daemon finds them at its start.\n"
+	"(/run/cachefs/control.sock); AWS_*, HF_* and ~/.aws as the daemon finds them at its\n"
+	"start: what this shell has set otherwise, and would count, is refused.\n"
 	"\n"
 	"Example:\n"
 	"  cachefs mount -o endpoint=http://minio:9000 s3://models/llama /mnt/llama\n"
@@ -56,6 +59,7 @@ struct mount_request {
 	const char *source;
 	char *mountpoint;
 	char *options;      /* normal form, file names absolute */
+	char *environment;  /* what of this shell's would count: origin/environment.h */
 	char *store, *size; /* as given by -o, store absolute; or NULL */
 };
 
@@ -63,6 +67,7 @@ static void free_request(struct mount_request *request)
 {
 	free(request->mountpoint);
 	free(request->options);
+	free(request->environment);
 	free(request->store);
 	free(request->size);
 }
@@ -82,6 +87,18 @@ static int resolve(char **path, struct why *why)
 	return 0;
 }
 
+static int take_environment(
+	struct mount_request *request, const struct volume_options *options, struct why *why)
+{
+	struct origin_config config;
+	int r;
+
+	volume_options_origin(options, &config);
+	config.source = request->source;
+	r = origin_environment_say(&config, &request->environment);
+	return r ? why_set(why, r, "can't look at the environment: %s", strerror(-r)) : 0;
+}
+
 /* The daemon has another working directory, so file names become absolute here. */
 static int take_options(struct mount_request *request, const char *text, struct why *why)
 {
@@ -95,6 +112,8 @@ static int take_options(struct mount_request *request, const char *text, struct 
 		r = resolve(&options.ca, why);
 	if (!r)
 		r = resolve(&options.store, why);
+	if (!r)
+		r = take_environment(request, &options, why);
 	if (!r) {
 		request->options = volume_options_normal(&options);
 		request->store = steal_pointer(&options.store);
@@ -111,6 +130,8 @@ static json_t *request_json(const struct mount_request *request)
 	json_t *body = json_pack("{s:s, s:s, s:s}", "source", request->source, "mountpoint",
 		request->mountpoint, "options", request->options);
 
+	if (*request->environment)
+		json_object_set_new(body, "environment", json_string(request->environment));
 	if (request->store)
 		json_object_set_new(body, "store", json_string(request->store));
 	if (request->size)

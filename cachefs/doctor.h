@@ -14,6 +14,7 @@ enum finding { FINDING_OK, FINDING_WARN, FINDING_FAIL };
 struct doctor {
 	json_t *findings; /* [{level, what, says}] */
 	bool failed;
+	char **daemon_environ; /* the daemon's environ(7); NULL when none runs, or it isn't ours to see */
 };
 
 /* One line: what was looked at, and what was found with its remedy. */
@@ -30,9 +31,12 @@ bool doctor_store_is_held(const char *store);
 void doctor_mounts(struct doctor *doctor);
 /* The daemon, its keeper and its store, and what it says about passthrough. */
 void doctor_daemon(struct doctor *doctor, const struct client *client);
-/* What of this shell's AWS_* variables the daemon with this pid does not have. */
+/* What of this shell's AWS_* and HF_* variables the daemon with this pid does not have. Reads
+ * daemon_environ; doctor_free_environment frees it. */
 void doctor_environment(struct doctor *doctor, unsigned long long pid);
-/* Reachability and credentials, by listing one name. */
+void doctor_free_environment(struct doctor *doctor);
+/* Reachability and credentials, by listing one name with this shell's environment; and whether the
+ * daemon, which would mount with its own, has the same. */
 void doctor_origin(struct doctor *doctor, const char *source, const struct volume_options *options);
 
 #endif

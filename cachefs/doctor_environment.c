@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,30 +30,46 @@ static bool read_environment(unsigned long long pid, struct buf *ret)
 	return n == 0 && !buf_add(ret, "", 1) && !buf_add(ret, "", 1);
 }
 
-static bool has(const char *environment, const char *variable)
+/* Pointers into a copy of text, ended by NULL: one block. */
+static char **split_environment(const struct buf *text)
 {
-	for (; *environment; environment += strlen(environment) + 1) {
-		if (!strcmp(environment, variable))
+	size_t count = 0, n = 0;
+	char **all, *at, *end;
+
+	for (size_t i = 0; i < text->size; i++)
+		count += !text->bytes[i];
+	all = malloc((count + 1) * sizeof *all + text->size);
+	if (!all)
+		return NULL;
+	at = memcpy(all + count + 1, text->bytes, text->size);
+	for (end = at + text->size; at < end && *at; at += strlen(at) + 1)
+		all[n++] = at;
+	all[n] = NULL;
+	return all;
+}
+
+static bool has(char *const *environment, const char *variable)
+{
+	for (; *environment; environment++) {
+		if (!strcmp(*environment, variable))
 			return true;
 	}
 	return false;
 }
 
 /* Values are not shown: some are secret. */
-void doctor_environment(struct doctor *doctor, unsigned long long pid)
+static void compare(struct doctor *doctor)
 {
-	_cleanup_(buf_free) struct buf theirs;
 	char names[256] = "";
 
-	buf_init(&theirs, ENVIRONMENT_MAX);
-	if (!read_environment(pid, &theirs))
-		return;
 	for (char **variable = environ; *variable; variable++) {
 		size_t used = strlen(names);
 
-		if (!strncmp(*variable, "AWS_", 4) && !has(buf_string(&theirs), *variable))
-			snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "",
-				(int)strcspn(*variable, "="), *variable);
+		if ((strncmp(*variable, "AWS_", 4) != 0 && strncmp(*variable, "HF_", 3) != 0) ||
+			has(doctor->daemon_environ, *variable))
+			continue;
+		snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "",
+			(int)strcspn(*variable, "="), *variable);
 	}
 	if (names[0])
 		doctor_say(doctor, FINDING_WARN, "daemon's environment",
@@ -60,4 +77,22 @@ void doctor_environment(struct doctor *doctor, unsigned long long pid)
 			"mount again from here, restart the service with them, or say it with "
 			"mount options (credentials=, aws_profile=, endpoint=, region=)",
 			names);
+}
+
+void doctor_environment(struct doctor *doctor, unsigned long long pid)
+{
+	_cleanup_(buf_free) struct buf theirs;
+
+	buf_init(&theirs, ENVIRONMENT_MAX);
+	if (!read_environment(pid, &theirs))
+		return;
+	doctor->daemon_environ = split_environment(&theirs);
+	if (doctor->daemon_environ)
+		compare(doctor);
+}
+
+void doctor_free_environment(struct doctor *doctor)
+{
+	free(doctor->daemon_environ);
+	doctor->daemon_environ = NULL;
 }

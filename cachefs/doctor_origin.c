@@ -1,7 +1,10 @@
 #include "doctor.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+#include "origin/environment.h"
 #include "origin/probe.h"
 
 /* Long enough for a slow origin, short enough for a person. */
@@ -16,7 +19,17 @@ static void ask_for_ranges(struct doctor *doctor, struct origin *origin, const c
 			"does, such as nginx");
 }
 
-static void ask(struct doctor *doctor, struct origin *origin, const char *path)
+/* True: the daemon's environment would count, and is another. */
+static bool differs(
+	const struct doctor *doctor, const struct origin_config *config, struct why *why)
+{
+	_cleanup_(freep) char *said = NULL;
+
+	return doctor->daemon_environ && !origin_environment_say(config, &said) &&
+	       origin_environment_check(said, doctor->daemon_environ, why);
+}
+
+static void ask(struct doctor *doctor, struct origin *origin, const char *path, bool others)
 {
 	const char *identity = origin_identity(origin);
 	bool found = false;
@@ -26,9 +39,10 @@ static void ask(struct doctor *doctor, struct origin *origin, const char *path)
 		doctor_say(doctor, FINDING_FAIL, origin_source(origin), "%s", why.text);
 	} else {
 		doctor_say(doctor, found ? FINDING_OK : FINDING_WARN, origin_source(origin),
-			found ? "answers to %s"
-			      : "answers to %s, and lists nothing: check the prefix, or the path",
-			*identity ? identity : "anybody");
+			"answers to %s%s%s", *identity ? identity : "anybody",
+			others ? " with this shell's environment; the running daemon has another"
+			       : "",
+			found ? "" : ", and lists nothing: check the prefix, or the path");
 		ask_for_ranges(doctor, origin, path);
 	}
 }
@@ -39,6 +53,7 @@ void doctor_origin(struct doctor *doctor, const char *source, const struct volum
 	struct origin_config config;
 	struct origin *origin;
 	struct why why;
+	bool others;
 	int r = origin_engine_new(&engine);
 
 	if (r) {
@@ -49,10 +64,14 @@ void doctor_origin(struct doctor *doctor, const char *source, const struct volum
 	volume_options_origin(options, &config);
 	config.source = source;
 	config.timeout_ms = TIMEOUT_MS;
+	others = differs(doctor, &config, &why);
+	if (others)
+		doctor_say(
+			doctor, FINDING_WARN, source, "can't be mounted from here: %s", why.text);
 	if (origin_open(engine, &config, &origin, &why)) {
 		doctor_say(doctor, FINDING_FAIL, source, "%s", why.text);
 	} else {
-		ask(doctor, origin, options->subdir ? options->subdir : "");
+		ask(doctor, origin, options->subdir ? options->subdir : "", others);
 		origin_unref(origin);
 	}
 	origin_engine_free(engine);

@@ -1,9 +1,11 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "fs/options.h"
+#include "origin/environment.h"
 #include "room.h"
 
 /* Two sizes as typed, which are shares of the store's file system or bytes. */
@@ -79,16 +81,20 @@ int handle_mount(
 	struct control *control, const char *path, json_t *body, json_t **ret, struct why *why)
 {
 	const char *source, *mountpoint, *options = "", *store = NULL, *size = NULL;
+	const char *environment = "";
 	json_error_t at;
 	bool empty = false;
 	int r;
 
 	(void)path;
-	if (json_unpack_ex(body, &at, 0, "{s:s, s:s, s?s, s?s, s?s !}", "source", &source,
-		    "mountpoint", &mountpoint, "options", &options, "store", &store, "size", &size))
+	if (json_unpack_ex(body, &at, 0, "{s:s, s:s, s?s, s?s, s?s, s?s !}", "source", &source,
+		    "mountpoint", &mountpoint, "options", &options, "store", &store, "size", &size,
+		    "environment", &environment))
 		return why_set(why, -EINVAL, "mount: %s", at.text);
 	begin_mount(control);
-	r = mount_volume(control, source, mountpoint, options, store, size, &empty, why);
+	r = origin_environment_check(environment, environ, why);
+	if (!r)
+		r = mount_volume(control, source, mountpoint, options, store, size, &empty, why);
 	end_mount(control);
 	if (!r)
 		*ret = json_pack("{s:s, s:b}", "mountpoint", mountpoint, "empty", empty);

@@ -9,7 +9,7 @@ import pytest
 
 from lib.data import MIB
 from lib.mount import PROGRAM
-from lib.origins import DirectoryOrigin, FaultyOrigin
+from lib.origins import DirectoryOrigin, FaultyOrigin, S3Origin
 
 CYCLES = 20
 
@@ -90,12 +90,59 @@ def test_doctor_tells_that_the_daemon_has_other_credentials(cache, local):
     assert "daemon's environment" in shown and "AWS_SECRET_ACCESS_KEY" in shown and "not to be shown" not in shown
 
 
-def test_without_credentials_the_daemon_is_named(cache, local, workdir):
+@pytest.fixture
+def bucket(minio):
+    origin = S3Origin(minio)
+    origin.put("a", b"content")
+    yield origin
+    origin.close()
+
+
+def test_keys_of_a_shell_that_the_daemon_has_not(cache, local, bucket, workdir):
+    """Everything points to this shell's keys, and the daemon that runs was started without."""
     cache.mount_origin(local)
     other = workdir / "other"
     other.mkdir()
-    cache.env.update(AWS_ACCESS_KEY_ID="of this shell", AWS_SECRET_ACCESS_KEY="of this shell")
-    assert "before the daemon starts" in says(cache, "mount", "-o", "endpoint=http://127.0.0.1:1", "s3://bucket", other)
+    cache.env.update({k: v for k, v in bucket.env.items() if "KEY" in k})
+    options = ",".join(bucket.options)
+    said = says(cache, "mount", "-o", options, bucket.source, other)
+    secret = bucket.env["AWS_SECRET_ACCESS_KEY"]
+    assert "AWS_ACCESS_KEY_ID (it has none)" in said and "credentials=" in said and "AWS_SECRET_ACCESS_KEY" in said
+    doctor = cache.run("doctor", "-o", options, bucket.source, check=False).stdout
+    assert f"warn {bucket.source}: can't be mounted from here" in doctor
+    assert "with this shell's environment; the running daemon has another" in doctor
+    assert secret not in said + doctor
+    keys = workdir / "keys"
+    keys.write_text(f"[default]\naws_access_key_id = {bucket.env['AWS_ACCESS_KEY_ID']}\n"
+                    f"aws_secret_access_key = {secret}\n", encoding="ascii")
+    assert (cache.mount(bucket.source, *bucket.options, f"credentials={keys}", name="o") / "a").read_bytes() == b"content"
+
+
+def test_an_endpoint_of_a_shell_that_is_not_the_daemons(cache, bucket, workdir):
+    """Two servers may have a bucket of one name."""
+    endpoint = bucket.server.endpoint
+    cache.env.update(bucket.env, AWS_ENDPOINT_URL=endpoint)
+    assert (cache.mount(bucket.source, "addressing=path") / "a").read_bytes() == b"content"
+    other = workdir / "other"
+    other.mkdir()
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        cache.env[name] = "http://127.0.0.1:2"
+        assert f"{name} (it has {endpoint})" in says(cache, "mount", "-o", "addressing=path", bucket.source, other)
+    cache.mount(bucket.source, *bucket.options, name="given")
+    # Who has nothing set means the daemon's: fstab, a unit.
+    for name in [name for name in cache.env if name.startswith("AWS_")]:
+        del cache.env[name]
+    assert (cache.mount(bucket.source, "addressing=path", name="unset") / "a").read_bytes() == b"content"
+
+
+def test_a_hub_of_a_shell_that_is_not_the_daemons(cache, local, hub, workdir):
+    cache.mount_origin(local)
+    hub.repo("org/model").commit({"a": b"content"})
+    other = workdir / "other"
+    other.mkdir()
+    cache.env.update(HF_ENDPOINT=hub.endpoint, HF_TOKEN="hf_of_this_shell")
+    said = says(cache, "mount", "hf://org/model", other)
+    assert "HF_ENDPOINT (it has none)" in said and "HF_TOKEN" in said and "hf_of_this_shell" not in said
 
 
 def test_a_detached_volume_is_told(cache, local):

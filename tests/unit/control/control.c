@@ -219,6 +219,9 @@ static void contradictions(void **state)
 {
 	fake.source[0] = '\0';
 	refused(*state, "POST", "/v1/mount",
+		"{\"source\": \"s3://b\", \"mountpoint\": \"/m\", \"environment\": \"another\"}",
+		-EINVAL, "environment differs");
+	refused(*state, "POST", "/v1/mount",
 		"{\"source\": \"s3://b\", \"mountpoint\": \"/m\", \"store\": \"/other\"}", -EINVAL,
 		"store=/other contradicts the running daemon, whose store is /:");
 	refused(*state, "POST", "/v1/mount",
