@@ -180,7 +180,9 @@ def test_help_of_the_program(cache):
 
 def test_manual_page(cache):
     page = (REPO / "docs" / "man" / "cachefs.1").read_text()
+    installed = (REPO / "docs" / "man" / "meson.build").read_text()
     for command in COMMANDS:
+        assert f"'{command}'" in installed
         assert re.search(rf"^\.Cm (.* )?{command}\b", page, re.MULTILINE), command
         for option in re.findall(r"^ +(?:-\w, )? *--([a-z-]+)", cache.run(command, "--help").stdout, re.MULTILINE):
             assert option in ("help", "version") or f"Fl Fl {option}" in page, f"{command} --{option} is missing"
