@@ -60,6 +60,7 @@ struct mount_request {
 	char *mountpoint;
 	char *options;      /* normal form, file names absolute */
 	char *environment;  /* what of this shell's would count: origin/environment.h */
+	char *subdir;       /* the option, or NULL */
 	char *store, *size; /* as given by -o, store absolute; or NULL */
 };
 
@@ -68,6 +69,7 @@ static void free_request(struct mount_request *request)
 	free(request->mountpoint);
 	free(request->options);
 	free(request->environment);
+	free(request->subdir);
 	free(request->store);
 	free(request->size);
 }
@@ -116,6 +118,7 @@ static int take_options(struct mount_request *request, const char *text, struct 
 		r = take_environment(request, &options, why);
 	if (!r) {
 		request->options = volume_options_normal(&options);
+		request->subdir = steal_pointer(&options.subdir);
 		request->store = steal_pointer(&options.store);
 		request->size = steal_pointer(&options.size);
 		if (!request->options)
@@ -151,14 +154,23 @@ static int start(const struct mount_request *request, struct why *why)
 	return start_daemon(&request->client, store, size, why);
 }
 
-/* Takes answer. A prefix that has nothing yet may be filled later, or be mistyped. */
+/* Takes answer. What has nothing yet may be filled later, or be mistyped. */
 static void warn(const struct mount_request *request, json_t *answer)
 {
+	const char *of = request->subdir ? " of " : "";
+	const char *subdir = request->subdir ? request->subdir : "";
+
 	if (json_is_true(json_object_get(answer, "empty")))
 		fprintf(stderr,
-			"cachefs: warning: %s has nothing in it yet: if that is not so, check its "
-			"spelling. It is mounted, and names show up within ttl=\n",
-			request->source);
+			"cachefs: warning: %s%s%s%s has nothing in it yet: if that is not so, "
+			"check its spelling. It is mounted, and names show up within ttl=\n",
+			request->subdir ? "subdir=" : "", subdir, of, request->source);
+	if (json_is_true(json_object_get(answer, "unlisted")))
+		fprintf(stderr,
+			"cachefs: warning: %s%s%s%s: the server shows no names there: what is "
+			"below it can only be opened by its path. If you expect names, check the "
+			"spelling. It is mounted\n",
+			request->subdir ? "subdir=" : "", subdir, of, request->source);
 	json_decref(answer);
 }
 

@@ -29,30 +29,29 @@ static bool differs(
 	       origin_environment_check(said, doctor->daemon_environ, why);
 }
 
-static void ask(struct doctor *doctor, struct origin *origin, const char *path, bool others)
+static void say_found(
+	struct doctor *doctor, const struct origin *origin, enum origin_finding found, bool others)
 {
+	static const char *const says[] = {[ORIGIN_HAS_NAMES] = "",
+		[ORIGIN_EMPTY] = ", and lists nothing: check the prefix, or the path",
+		[ORIGIN_UNLISTED] = ", and shows no names there: only known paths can be opened; "
+				    "check the path if you expect names"};
 	const char *identity = origin_identity(origin);
-	bool found = false;
-	struct why why;
 
-	if (origin_probe(origin, path, &found, &why)) {
-		doctor_say(doctor, FINDING_FAIL, origin_source(origin), "%s", why.text);
-	} else {
-		doctor_say(doctor, found ? FINDING_OK : FINDING_WARN, origin_source(origin),
-			"answers to %s%s%s", *identity ? identity : "anybody",
-			others ? " with this shell's environment; the running daemon has another"
-			       : "",
-			found ? "" : ", and lists nothing: check the prefix, or the path");
-		ask_for_ranges(doctor, origin, path);
-	}
+	doctor_say(doctor, found == ORIGIN_HAS_NAMES ? FINDING_OK : FINDING_WARN,
+		origin_source(origin), "answers to %s%s%s", *identity ? identity : "anybody",
+		others ? " with this shell's environment; the running daemon has another" : "",
+		says[found]);
 }
 
 void doctor_origin(struct doctor *doctor, const char *source, const struct volume_options *options)
 {
+	const char *path = options->subdir ? options->subdir : "";
 	struct origin_engine *engine = NULL;
 	struct origin_config config;
 	struct origin *origin;
 	struct why why;
+	enum origin_finding found;
 	bool others;
 	int r = origin_engine_new(&engine);
 
@@ -71,7 +70,15 @@ void doctor_origin(struct doctor *doctor, const char *source, const struct volum
 	if (origin_open(engine, &config, &origin, &why)) {
 		doctor_say(doctor, FINDING_FAIL, source, "%s", why.text);
 	} else {
-		ask(doctor, origin, options->subdir ? options->subdir : "", others);
+		r = origin_probe(origin, path, &found, &why);
+		if (!r && found != ORIGIN_HAS_NAMES && !options->subdir)
+			r = origin_probe_file(engine, &config, &why);
+		if (r)
+			doctor_say(doctor, FINDING_FAIL, origin_source(origin), "%s", why.text);
+		else
+			say_found(doctor, origin, found, others);
+		if (!r)
+			ask_for_ranges(doctor, origin, path);
 		origin_unref(origin);
 	}
 	origin_engine_free(engine);

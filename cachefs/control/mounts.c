@@ -61,7 +61,8 @@ static void end_mount(struct control *control)
 }
 
 static int mount_volume(struct control *control, const char *source, const char *mountpoint,
-	const char *options, const char *store, const char *size, bool *ret_empty, struct why *why)
+	const char *options, const char *store, const char *size, enum origin_finding *ret_found,
+	struct why *why)
 {
 	struct volume_options parsed;
 	int r = volume_options_parse(options, &parsed, why);
@@ -74,7 +75,7 @@ static int mount_volume(struct control *control, const char *source, const char 
 		return r;
 	if (mountpoint[0] != '/')
 		return why_set(why, -EINVAL, "the mountpoint '%s' is no absolute path", mountpoint);
-	return volumes_mount(control->config.volumes, source, mountpoint, options, ret_empty, why);
+	return volumes_mount(control->config.volumes, source, mountpoint, options, ret_found, why);
 }
 
 int handle_mount(
@@ -83,7 +84,7 @@ int handle_mount(
 	const char *source, *mountpoint, *options = "", *store = NULL, *size = NULL;
 	const char *environment = "";
 	json_error_t at;
-	bool empty = false;
+	enum origin_finding found = ORIGIN_HAS_NAMES;
 	int r;
 
 	(void)path;
@@ -94,10 +95,11 @@ int handle_mount(
 	begin_mount(control);
 	r = origin_environment_check(environment, environ, why);
 	if (!r)
-		r = mount_volume(control, source, mountpoint, options, store, size, &empty, why);
+		r = mount_volume(control, source, mountpoint, options, store, size, &found, why);
 	end_mount(control);
 	if (!r)
-		*ret = json_pack("{s:s, s:b}", "mountpoint", mountpoint, "empty", empty);
+		*ret = json_pack("{s:s, s:b, s:b}", "mountpoint", mountpoint, "empty",
+			found == ORIGIN_EMPTY, "unlisted", found == ORIGIN_UNLISTED);
 	return r;
 }
 

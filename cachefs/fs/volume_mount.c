@@ -37,37 +37,27 @@ static char *join_source(const char *source, const char *subdir)
 	return joined;
 }
 
-static int open_origin(struct volumes *volumes, const char *source,
-	const struct volume_options *options, uint64_t timeout_ms, struct origin **ret,
-	struct why *why)
-{
-	struct origin_config config;
-
-	volume_options_origin(options, &config);
-	config.source = source;
-	config.timeout_ms = timeout_ms;
-	return origin_open(volumes->engine, &config, ret, why);
-}
-
 /* A refusal must not take the minutes that a read may wait. */
-static int probe(struct volume *volume, const char *source, bool *ret_empty, struct why *why)
+static int probe(
+	struct volume *volume, const char *source, enum origin_finding *ret_found, struct why *why)
 {
 	uint64_t timeout_ms = volume->options.timeout_ms;
+	struct origin_config config;
 	struct origin *origin;
 	struct why reason;
-	bool found = true;
-	int r = open_origin(volume->volumes, source, &volume->options,
-		timeout_ms < PROBE_TIMEOUT_MS ? timeout_ms : PROBE_TIMEOUT_MS, &origin, why);
+	int r;
 
+	volume_options_origin(&volume->options, &config);
+	config.source = source;
+	config.timeout_ms = timeout_ms < PROBE_TIMEOUT_MS ? timeout_ms : PROBE_TIMEOUT_MS;
+	r = origin_open(volume->volumes->engine, &config, &origin, why);
 	if (r)
 		return r;
-	r = origin_probe(origin, "", &found, &reason);
-	/* An HTTP server need not list; what is below it is found by name. */
-	if (r == -ENOENT && !origin_lists_all(origin))
-		r = 0;
+	r = origin_probe(origin, "", ret_found, &reason);
+	if (!r && *ret_found != ORIGIN_HAS_NAMES)
+		r = origin_probe_file(volume->volumes->engine, &config, &reason);
 	if (r)
 		why_set(why, r, "%s %s", origin_source(origin), reason.text);
-	*ret_empty = !r && !found && origin_lists_all(origin);
 	origin_unref(origin);
 	return r;
 }
@@ -83,6 +73,15 @@ static int make_identity(struct volume *volume, struct why *why)
 	if (!volume->source || !volume->identity || !volume->normal)
 		return why_set(why, -ENOMEM, "out of memory");
 	return 0;
+}
+
+static int open_origin(struct volume *volume, const char *source, struct why *why)
+{
+	struct origin_config config;
+
+	volume_options_origin(&volume->options, &config);
+	config.source = source;
+	return origin_open(volume->volumes->engine, &config, &volume->origin, why);
 }
 
 int volume_new(struct volumes *volumes, const char *source, const char *options,
@@ -110,8 +109,7 @@ int volume_new(struct volumes *volumes, const char *source, const char *options,
 		r = whole ? 0 : why_set(why, -ENOMEM, "out of memory");
 	}
 	if (!r)
-		r = open_origin(volumes, whole, &volume->options, volume->options.timeout_ms,
-			&volume->origin, why);
+		r = open_origin(volume, whole, why);
 	if (!r)
 		r = make_identity(volume, why);
 	if (r) {
@@ -167,10 +165,10 @@ static void hide(struct volume *volume)
 }
 
 static int mount_first(struct volume *volume, const char *source, const char *mountpoint,
-	bool *ret_empty, struct why *why)
+	enum origin_finding *ret_found, struct why *why)
 {
 	struct volumes *volumes = volume->volumes;
-	int r = probe(volume, source, ret_empty, why);
+	int r = probe(volume, source, ret_found, why);
 
 	if (!r && volume_begin_start(volume)) {
 		r = volume_mount_new(volume, mountpoint, why);
@@ -225,12 +223,12 @@ static int bind(struct volume *volume, const char *mountpoint, struct why *why)
 }
 
 static int mount_volume(struct volume *volume, const char *source, const char *mountpoint,
-	bool *ret_empty, struct why *why)
+	enum origin_finding *ret_found, struct why *why)
 {
 	struct volume *same;
 	int r = -ENOENT;
 
-	*ret_empty = false;
+	*ret_found = ORIGIN_HAS_NAMES;
 	while (r == -ENOENT && (same = join_list(volume))) {
 		r = bind(same, mountpoint, why);
 		/* Unmounted here, and perhaps in use still: a superblock of its own. */
@@ -238,7 +236,7 @@ static int mount_volume(struct volume *volume, const char *source, const char *m
 			hide(same);
 		volume_unref(same);
 	}
-	return r == -ENOENT ? mount_first(volume, source, mountpoint, ret_empty, why) : r;
+	return r == -ENOENT ? mount_first(volume, source, mountpoint, ret_found, why) : r;
 }
 
 /* One mount at a time on one mountpoint: the second then finds the first. */
@@ -302,7 +300,7 @@ static int check_mountpoint(
 }
 
 int volumes_mount(struct volumes *volumes, const char *source, const char *mountpoint,
-	const char *options, bool *ret_empty, struct why *why)
+	const char *options, enum origin_finding *ret_found, struct why *why)
 {
 	_cleanup_(freep) char *path = NULL, *again = NULL, *whole = NULL;
 	struct volume *volume = NULL;
@@ -319,7 +317,7 @@ int volumes_mount(struct volumes *volumes, const char *source, const char *mount
 		if (!r && volume->options.protect)
 			r = mounting_protect(path, why);
 		if (!r)
-			r = mount_volume(volume, whole, path, ret_empty, why);
+			r = mount_volume(volume, whole, path, ret_found, why);
 		leave(volumes, &busy);
 	}
 	volume_unref(volume);

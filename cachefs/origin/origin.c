@@ -51,6 +51,10 @@ static int open_kind(const struct source *source, const struct origin_config *co
 	case SOURCE_HF:
 		return hf_open(source, config, ret, why);
 	case SOURCE_DIR:
+		if (config->bandwidth_bytes)
+			return why_set(why, -EINVAL,
+				"bandwidth= holds for what comes by HTTP; a file:// source is read "
+				"without a limit: leave the option out");
 		return dir_open(source, ret, why);
 	}
 	return -EINVAL;
@@ -223,6 +227,7 @@ void origin_list_start(struct origin_list *list)
 {
 	list->next_token = NULL;
 	list->hidden_keys = 0;
+	list->unlisted = false;
 	list->private.state = NULL;
 	list->origin->ops->list(list);
 }

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/list.h"
+#include "base/percent.h"
 #include "base/waiting.h"
 
 #include "impl.h"
@@ -37,6 +40,8 @@ static int explain(struct origin *origin, int error, struct why *why)
 		return why_set(why, error, "refuses: %s", said);
 	switch (error) {
 	case -EACCES:
+		if (origin->ops->lists_some)
+			return why_set(why, error, "denies access (%s): check credentials=", said);
 		return why_set(why, error,
 			"denies access to %s (%s): check credentials=, aws_profile=, anonymous or "
 			"the AWS_* environment, and the bucket's policy",
@@ -55,7 +60,7 @@ static int explain(struct origin *origin, int error, struct why *why)
 	}
 }
 
-int origin_probe(struct origin *origin, const char *path, bool *ret_found, struct why *why)
+int origin_probe(struct origin *origin, const char *path, enum origin_finding *ret, struct why *why)
 {
 	struct probe probe = {.list = {.origin = origin,
 				      .path = path,
@@ -68,9 +73,68 @@ int origin_probe(struct origin *origin, const char *path, bool *ret_found, struc
 	origin_list_start(&probe.list);
 	r = waiting_wait(&probe.waiting);
 	free(probe.list.next_token);
-	if (r)
+	if (r && !probe.list.unlisted)
 		return explain(origin, r, why);
-	if (ret_found)
-		*ret_found = probe.found;
+	*ret = probe.found           ? ORIGIN_HAS_NAMES
+	       : probe.list.unlisted ? ORIGIN_UNLISTED
+				     : ORIGIN_EMPTY;
 	return 0;
+}
+
+struct question {
+	struct origin_stat stat;
+	struct waiting waiting;
+};
+
+static void answered(struct origin_stat *stat, int error)
+{
+	waiting_end(&container_of(stat, struct question, stat)->waiting, error);
+}
+
+static bool is_file(struct origin *origin, const char *name)
+{
+	struct question question = {.stat = {.origin = origin, .path = name, .done = answered}};
+
+	waiting_begin(&question.waiting);
+	origin_stat_start(&question.stat);
+	return !waiting_wait(&question.waiting) && question.stat.attr.kind == ORIGIN_FILE;
+}
+
+/* Cuts the last component off a source, in place; false when there is none to cut. *ret_name: decoded. */
+static bool cut_name(char *source, struct buf *ret_name)
+{
+	char *root = strstr(source, "://"), *name;
+	bool url = root && !strncmp(source, "http", 4);
+	size_t n = strlen(source);
+
+	while (n && source[n - 1] == '/')
+		source[--n] = '\0';
+	root = root ? strchr(root + 3, '/') : NULL;
+	name = strrchr(source, '/');
+	if (!root || !name || name < root || !name[1])
+		return false;
+	*name++ = '\0';
+	return url ? !percent_decode(ret_name, name, strlen(name), false)
+		   : !buf_add_string(ret_name, name);
+}
+
+int origin_probe_file(
+	struct origin_engine *engine, const struct origin_config *config, struct why *why)
+{
+	_cleanup_(freep) char *above = strdup(config->source);
+	struct origin_config parent = *config;
+	_cleanup_(buf_free) struct buf name;
+	struct origin *origin;
+	int r = 0;
+
+	buf_init(&name, ORIGIN_PATH_MAX);
+	parent.source = above;
+	if (!above || !cut_name(above, &name) || origin_open(engine, &parent, &origin, NULL))
+		return 0;
+	if (is_file(origin, buf_string(&name)))
+		r = why_set(why, -ENOTDIR,
+			"is a file, and a directory is what can be mounted: give %s, which has it",
+			origin_source(origin));
+	origin_unref(origin);
+	return r;
 }

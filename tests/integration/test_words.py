@@ -3,7 +3,9 @@ out."""
 
 import errno
 import shutil
+import os
 import subprocess
+from urllib.parse import quote
 
 import pytest
 
@@ -190,3 +192,69 @@ def test_doctor_warns_of_a_source_that_lists_nothing(cache, local, workdir):
     (workdir / "empty").mkdir()
     shown = cache.run("doctor", local.source, f"file://{workdir}/empty", check=False).stdout
     assert f"ok   {local.source}: answers" in shown and f"warn file://{workdir}/empty: " in shown
+
+
+@pytest.fixture
+def website(web):
+    return FaultyOrigin(web)
+
+
+def warns(cache, mounted, *argv):
+    mounted.mkdir(exist_ok=True)
+    result = cache.run("mount", *argv, mounted)
+    cache.mountpoints.append(mounted)
+    return result.stderr
+
+
+def test_a_web_server_that_shows_no_names(cache, website, workdir):
+    """autoindex off: 403 for the directory, and what is in it can be opened."""
+    website.put("dir/a", b"content")
+    website.faulty.rule(op="index", key="dir/", status=403)
+    mounted = workdir / "m"
+    said = warns(cache, mounted, f"{website.source}dir")
+    assert "shows no names" in said and f"{website.source}dir" in said
+    assert (mounted / "a").read_bytes() == b"content"
+    with pytest.raises(PermissionError):
+        os.listdir(mounted)
+    assert "shows no names" in cache.run("doctor", f"{website.source}dir", check=False).stdout
+
+
+def test_a_web_server_that_refuses_credentials(cache, website, workdir):
+    """Then a 403 is about them, and says nothing of S3."""
+    website.put("dir/a", b"content")
+    website.faulty.rule(op="index", key="dir/", status=403)
+    (workdir / "token").write_text("Bearer wrong", encoding="ascii")
+    (workdir / "m").mkdir()
+    said = says(cache, "mount", "-o", f"credentials={workdir}/token", f"{website.source}dir", workdir / "m")
+    assert "denies access" in said and "AWS_" not in said and "bucket" not in said
+
+
+def test_a_path_that_a_web_server_has_not(cache, website, workdir):
+    website.put("dir/a", b"content")
+    website.faulty.listing.index = False
+    assert "check the spelling" in warns(cache, workdir / "m", f"{website.source}nope")
+
+
+@pytest.mark.parametrize("name", ["big.bin", "a b+%.bin"])
+def test_a_file_is_no_source(cache, website, bucket, workdir, name):
+    website.put(f"dir/{name}", b"content")
+    website.faulty.listing.index = False
+    bucket.put(f"dir/{name}", b"content")
+    cache.env.update(bucket.env)
+    (workdir / "m").mkdir()
+    for source, options, above in ((f"{website.source}dir/{quote(name)}", "ttl=1s", f"{website.source}dir"),
+                                   (f"{bucket.source}/dir/{name}", ",".join(bucket.options), f"{bucket.source}/dir")):
+        for said in (says(cache, "mount", "-o", options, source, workdir / "m"),
+                     cache.run("doctor", "-o", options, source, check=False).stdout):
+            assert "is a file" in said and f"give {above}" in said
+
+
+def test_a_misspelt_subdir_is_what_is_named(cache, bucket, workdir):
+    cache.env.update(bucket.env)
+    said = warns(cache, workdir / "m", "-o", ",".join([*bucket.options, "subdir=nope"]), bucket.source)
+    assert f"subdir=nope of {bucket.source} has nothing in it" in said
+
+
+def test_a_directory_has_no_bandwidth(cache, local, workdir):
+    (workdir / "m").mkdir()
+    assert "leave the option out" in says(cache, "mount", "-o", "bandwidth=20M", local.source, workdir / "m")

@@ -169,6 +169,21 @@ static bool other_token(struct request *request)
 	return chain_reject(http->chain, request->credentials);
 }
 
+/* A server that won't show names answers 403 (nginx, Apache) or 404. With an Authorization header the
+ * former rather speaks of that. */
+static void judge_list(struct request *request, struct verdict *verdict)
+{
+	struct origin_list *list = list_of(request)->list;
+
+	if (verdict->error == -EACCES)
+		list->unlisted = request->answer.status == 403 && !http_of(request->origin)->chain;
+	/* Without a document for the root only known paths can be read. */
+	if (verdict->error == -ENOENT && !*list->path) {
+		list->unlisted = true;
+		verdict_done(verdict);
+	}
+}
+
 static void judge(struct request *request, struct verdict *verdict)
 {
 	if (other_token(request)) {
@@ -179,10 +194,8 @@ static void judge(struct request *request, struct verdict *verdict)
 	if (request->kind == REQUEST_HEAD && verdict->step == STEP_FAIL &&
 		became_directory(request))
 		accept_head(request, verdict);
-	/* Without a document for the root only known paths can be read. */
-	else if (request->kind == REQUEST_LIST && verdict->error == -ENOENT &&
-		 !*list_of(request)->list->path)
-		verdict_done(verdict);
+	else if (request->kind == REQUEST_LIST)
+		judge_list(request, verdict);
 }
 
 static void give_link(void *arg, const struct index_link *link)
@@ -212,7 +225,8 @@ static void accept_list(struct request *request, struct verdict *verdict)
 		return;
 	}
 	verdict_done(verdict);
-	if (!request->answer.html)
+	list->unlisted = !request->answer.html;
+	if (list->unlisted)
 		return;
 	buf_init(&path, URL_MAX);
 	add_url(http, list->path, true, false, &path);

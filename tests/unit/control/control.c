@@ -205,9 +205,10 @@ static void mount(void **state)
 	assert_string_equal(fake.mountpoint, "/m");
 	assert_string_equal(fake.options, "ro,ttl=5s");
 	assert_int_equal(bed->mounted_calls, 1);
-	fake.empty = true;
+	fake.found = ORIGIN_EMPTY;
 	answer = ask(bed, "POST", "/v1/mount", "{\"source\": \"s3://b\", \"mountpoint\": \"/m\"}");
 	assert_true(json_is_true(json_object_get(answer, "empty")));
+	assert_true(json_is_false(json_object_get(answer, "unlisted")));
 	json_decref(answer);
 	fake.mount_error = -ENOTEMPTY;
 	refused(bed, "POST", "/v1/mount", "{\"source\": \"s3://b\", \"mountpoint\": \"/m\"}",

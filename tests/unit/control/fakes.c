@@ -60,7 +60,7 @@ int origin_environment_check(const char *said, char *const *environment, struct 
 }
 
 int volumes_mount(struct volumes *volumes, const char *source, const char *mountpoint,
-	const char *options, bool *ret_empty, struct why *why)
+	const char *options, enum origin_finding *ret_found, struct why *why)
 {
 	(void)volumes;
 	snprintf(fake.source, sizeof fake.source, "%s", source);
@@ -69,7 +69,7 @@ int volumes_mount(struct volumes *volumes, const char *source, const char *mount
 	if (fake.mount_error)
 		return why_set(why, fake.mount_error, "the mountpoint is not empty");
 	fake.mounted = true;
-	*ret_empty = fake.empty;
+	*ret_found = fake.found;
 	return 0;
 }
 

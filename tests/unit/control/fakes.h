@@ -16,10 +16,10 @@
 #define FAKE_FILES 25
 
 struct fake {
-	bool mounted;        /* is there a volume? */
-	uint64_t ended_gets; /* of volumes that are gone */
-	int mount_error;     /* what volumes_mount answers */
-	bool empty;          /* the same */
+	bool mounted;              /* is there a volume? */
+	uint64_t ended_gets;       /* of volumes that are gone */
+	int mount_error;           /* what volumes_mount answers */
+	enum origin_finding found; /* the same */
 	char source[256], mountpoint[256], options[256];
 	bool forced;
 	_Atomic int lists, lists_at_once, most_lists_at_once;

@@ -13,6 +13,7 @@
 #include "cache/tree.h"
 #include "fs/options.h"
 #include "origin/origin.h"
+#include "origin/probe.h"
 
 struct volumes; /* all of the daemon's */
 struct volume;
@@ -27,12 +28,12 @@ void volumes_free(struct volumes *volumes);
 /*
  * Mounts source on mountpoint (absolute). Refused with why, nothing changed: unknown scheme,
  * missing bucket, credentials that the origin denies, an origin out of reach, a mountpoint that is
- * missing, no directory, not empty, or a mount already, no /dev/fuse, no privilege. ret_empty: an
- * origin that lists all its names has none there yet, which may be a typo; not asked when another
- * mount of the volume is there.
+ * missing, no directory, not empty, or a mount already, no /dev/fuse, no privilege, or a
+ * source that is a file. ret_found: whether names are there, which if not may be a typo; not asked
+ * when another mount of the volume is there.
  */
 int volumes_mount(struct volumes *volumes, const char *source, const char *mountpoint,
-	const char *options, bool *ret_empty, struct why *why);
+	const char *options, enum origin_finding *ret_found, struct why *why);
 /* force: detaches (MNT_DETACH) a busy one. -EINVAL: not a mount of ours; -EBUSY: names what to do.
  * Returns when the mount is gone from this namespace. */
 int volumes_umount(struct volumes *volumes, const char *mountpoint, bool force, struct why *why);

@@ -201,7 +201,10 @@ struct origin_list {
 	/* error 0: the page is whole. -ENOENT: the directory does not exist (no key below it); the
 	 * root of a bucket always exists. */
 	void (*done)(struct origin_list *list, int error);
-	char *next_token;     /* malloc'ed, NULL after the last page; the caller frees it */
+	char *next_token; /* malloc'ed, NULL after the last page; the caller frees it */
+	/* done: the server shows no names here, which says nothing about what can be opened (a web
+	 * server without an index). Error 0 or -EACCES. */
+	bool unlisted;
 	uint64_t hidden_keys; /* keys of this page that can't be a name: "", ".", "..", longer than
 				 1,023 bytes; of a directory, links and special files that aren't
 				 shown */

@@ -7,14 +7,27 @@
 #include "base/why.h"
 #include "origin/origin.h"
 
+enum origin_finding {
+	ORIGIN_HAS_NAMES,
+	ORIGIN_EMPTY,
+	ORIGIN_UNLISTED, /* a web server that has no index there: known paths may be opened */
+};
+
 /*
- * Lists one name of the directory at path ("" is the root). ret_found (NULL is allowed) tells
- * whether there was one: of a web server's root that has no index there need not be. Errors are
- * those of a listing; why says of the origin what it does and what to do about it ("denies access
- * to …: check …"), without naming it. Blocks for at most the origin's time-out; not on a thread of
- * the engine.
+ * Lists one name of the directory at path ("" is the root). Errors are those of a listing; why says
+ * of the origin what it does and what to do about it ("denies access to …: check …"), without naming
+ * it. Blocks for at most the origin's time-out; not on a thread of the engine.
  */
-int origin_probe(struct origin *origin, const char *path, bool *ret_found, struct why *why);
+int origin_probe(
+	struct origin *origin, const char *path, enum origin_finding *ret, struct why *why);
+
+/*
+ * For a source in which no names were found: -ENOTDIR with why when it is a file, by asking for its
+ * last component where the rest of it is the root. 0 otherwise, also when that can't be asked. Blocks
+ * as origin_probe.
+ */
+int origin_probe_file(
+	struct origin_engine *engine, const struct origin_config *config, struct why *why);
 
 /*
  * Whether a web server answers a range with the whole file, found out by one byte of the first file in
