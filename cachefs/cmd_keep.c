@@ -89,6 +89,24 @@ static bool result_good(const json_t *result)
 	return !json_object_get(result, "error") && !json_number(result, "in_use");
 }
 
+/* Of a pin's answer. */
+static void warn_of_pins(const json_t *answer)
+{
+	unsigned long long pinned = json_number(answer, "pinned_bytes");
+	unsigned long long capacity = json_number(answer, "capacity_bytes");
+	char has[16], needs[16];
+
+	if (pinned <= capacity)
+		return;
+	format_size(pinned, needs, sizeof needs);
+	format_size(capacity, has, sizeof has);
+	fprintf(stderr,
+		"cachefs: warning: pinned files are %s in all, and the store holds %s: not all of "
+		"them will be kept, and nothing else once it is full; unpin some, or give the "
+		"daemon a larger size\n",
+		needs, has);
+}
+
 /* Takes answer. */
 static int show(json_t *answer, bool json, bool (*print)(const json_t *result, const char *word),
 	const char *word)
@@ -99,6 +117,7 @@ static int show(json_t *answer, bool json, bool (*print)(const json_t *result, c
 
 	json_array_foreach(json_object_get(answer, "targets"), i, result) good &=
 		json ? result_good(result) : print(result, word);
+	warn_of_pins(answer);
 	if (json)
 		command_print_json(answer);
 	else

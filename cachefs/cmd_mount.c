@@ -2,9 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/units.h"
 #include "client/client.h"
 #include "command.h"
 #include "defaults.h"
@@ -142,16 +144,38 @@ static json_t *request_json(const struct mount_request *request)
 	return body;
 }
 
+/* Not refused: the file system may grow, and what finds no room is passed on. */
+static void warn_of_size(const char *store, const char *size)
+{
+	uint64_t whole, bytes;
+	struct statvfs fs;
+	char has[16];
+
+	if (!size || statvfs(store, &fs) < 0)
+		return;
+	whole = (uint64_t)fs.f_blocks * fs.f_frsize;
+	if (parse_size_of(size, whole, &bytes) || bytes <= whole)
+		return;
+	format_size(whole, has, sizeof has);
+	fprintf(stderr,
+		"cachefs: warning: size=%s is more than the file system of %s has, which is %s\n",
+		size, store, has);
+}
+
 static int start(const struct mount_request *request, struct why *why)
 {
 	const char *size = request->size ? request->size : default_size();
+	int r;
 	_cleanup_(freep) char *store =
 		request->store ? strdup(request->store) : path_resolved(default_store());
 
 	if (!store)
 		return why_set(why, -errno, "can't make %s an absolute path: %s", default_store(),
 			strerror(errno));
-	return start_daemon(&request->client, store, size, why);
+	r = start_daemon(&request->client, store, size, why);
+	if (!r)
+		warn_of_size(store, size);
+	return r;
 }
 
 /* Takes answer. What has nothing yet may be filled later, or be mistyped. */

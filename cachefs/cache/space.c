@@ -45,6 +45,9 @@ int space_init(struct cache *cache, const char *capacity, struct why *why)
 			"size=%s: want a size of at least 16M, or a share of the file system such "
 			"as 80%%",
 			capacity);
+	if (space->capacity_bytes > fs.total_bytes)
+		log_warn("size_beyond_file_system", "store=%s size=%s file_system_bytes=%llu",
+			store_dir(cache->store), capacity, (unsigned long long)fs.total_bytes);
 	space->reserve_bytes =
 		fs.total_bytes / 64 < RESERVE_BYTES_MAX ? fs.total_bytes / 64 : RESERVE_BYTES_MAX;
 	space->used_bytes = totals.disk_bytes;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cache/object.h"
 #include "whole.h"
 
@@ -66,5 +67,30 @@ int cache_origin_bytes(
 		r = index_each_object(cache->index, add_record, &usage);
 	for (size_t i = 0; prefixes && i < count; i++)
 		free(prefixes[i].text);
+	return r;
+}
+
+struct pins {
+	int64_t now_ns;
+	uint64_t bytes;
+};
+
+static int add_pinned(void *arg, struct id128 id, const struct index_object_record *record)
+{
+	struct pins *pins = arg;
+
+	(void)id;
+	if (record->object.pinned_until_ns > pins->now_ns)
+		pins->bytes += record->object.size_bytes;
+	return 0;
+}
+
+int cache_pinned_bytes(struct cache *cache, uint64_t *ret_bytes)
+{
+	struct pins pins = {.now_ns = clock_wall_ns()};
+	int r = index_each_object(cache->index, add_pinned, &pins);
+
+	if (!r)
+		*ret_bytes = pins.bytes;
 	return r;
 }

@@ -121,6 +121,20 @@ static int evict_file(
 	}
 }
 
+/* What is pinned stays, so more of it than the store holds leaves no room for anything else. */
+static void add_pinned(const struct control *control, json_t *answer)
+{
+	struct cache_stats stats;
+	uint64_t pinned_bytes;
+
+	if (cache_pinned_bytes(control->config.cache, &pinned_bytes))
+		return;
+	cache_stats(control->config.cache, &stats);
+	json_object_set_new(answer, "pinned_bytes", json_integer((json_int_t)pinned_bytes));
+	json_object_set_new(
+		answer, "capacity_bytes", json_integer((json_int_t)stats.capacity_bytes));
+}
+
 int handle_pin(
 	struct control *control, const char *path, json_t *body, json_t **ret, struct why *why)
 {
@@ -128,6 +142,7 @@ int handle_pin(
 	json_int_t ttl_ms = 0;
 	json_error_t at;
 	json_t *targets;
+	int r;
 
 	(void)path;
 	if (json_unpack_ex(body, &at, 0, "{s:o, s?I !}", "targets", &targets, "ttl_ms", &ttl_ms))
@@ -136,7 +151,10 @@ int handle_pin(
 		return why_set(why, -EINVAL, "pin: 'ttl_ms' is out of range");
 	if (ttl_ms)
 		keep.until_ns = clock_wall_ns() + ttl_ms * (int64_t)NS_PER_MS;
-	return keep_all(&keep, targets, ret, why);
+	r = keep_all(&keep, targets, ret, why);
+	if (!r)
+		add_pinned(control, *ret);
+	return r;
 }
 
 int handle_unpin(

@@ -2,15 +2,17 @@
 out."""
 
 import errno
-import shutil
 import os
+import re
+import shutil
 import subprocess
 from urllib.parse import quote
 
 import pytest
 
+from lib import wait
 from lib.data import MIB
-from lib.mount import PROGRAM
+from lib.mount import PROGRAM, REPO, Cache
 from lib.origins import DirectoryOrigin, FaultyOrigin, S3Origin
 
 CYCLES = 20
@@ -258,3 +260,20 @@ def test_a_misspelt_subdir_is_what_is_named(cache, bucket, workdir):
 def test_a_directory_has_no_bandwidth(cache, local, workdir):
     (workdir / "m").mkdir()
     assert "leave the option out" in says(cache, "mount", "-o", "bandwidth=20M", local.source, workdir / "m")
+
+
+def test_more_is_pinned_than_the_store_holds(workdir, local):
+    local.put("dir/b", bytes(10 << 20))
+    local.put("dir/c", bytes(10 << 20))
+    with Cache(workdir / "cache", size="16M") as cache:
+        mounted = cache.mount_origin(local)
+        assert cache.run("pin", mounted / "dir" / "b").stderr == ""
+        assert "the store holds 16.0 MiB" in cache.run("pin", mounted / "dir" / "c").stderr
+        cache.run("unpin", mounted / "dir" / "b")
+        assert cache.run("pin", mounted / "dir" / "c").stderr == ""
+
+
+def test_a_size_that_no_disk_has(workdir, local):
+    with Cache(workdir / "cache", size="900P") as cache:
+        assert "size=900P is more than" in warns(cache, workdir / "m", local.source)
+        assert "size_beyond_file_system" in cache.log.read_text()

@@ -143,13 +143,18 @@ static void pinned_and_open_objects_stay(void **state)
 	struct origin_attr attr;
 	struct object_status status;
 	struct handle open;
+	uint64_t bytes;
 	char path[32];
 
 	world_put(rig->world, "pinned", 10 * MIB);
 	world_put(rig->world, "open", 10 * MIB);
 	attr = world_attr(rig->world, "pinned");
+	assert_int_equal(cache_pinned_bytes(rig->cache, &bytes), 0);
+	assert_int_equal(bytes, 0);
 	/* Before anything of it is cached. */
 	assert_int_equal(cache_object_pin(rig->cache, rig->origin, "pinned", &attr, INT64_MAX), 0);
+	assert_int_equal(cache_pinned_bytes(rig->cache, &bytes), 0);
+	assert_int_equal(bytes, 10 * MIB);
 	read_object(rig, "pinned");
 	handle_open(rig, "open", &open);
 	assert_int_equal(read_whole(&open, MIB), 0);

@@ -274,7 +274,11 @@ static void evict(void **state)
 
 static void pin(void **state)
 {
-	json_decref(ask(*state, "POST", "/v1/pin", "{\"targets\": [\"/mnt/fake/d1\"]}"));
+	json_t *answer = ask(*state, "POST", "/v1/pin", "{\"targets\": [\"/mnt/fake/d1\"]}");
+
+	assert_int_equal(number(answer, "pinned_bytes"), 12345);
+	assert_int_equal(number(answer, "capacity_bytes"), 1 << 30);
+	json_decref(answer);
 	assert_int_equal(fake.pins, FAKE_FILES);
 	assert_true(fake.until_ns == INT64_MAX);
 	json_decref(ask(*state, "POST", "/v1/pin",

@@ -110,6 +110,8 @@ int cache_object_status(struct cache *cache, const struct origin *origin, const 
  * index, about a microsecond an object. 0, -ENAMETOOLONG, -ENOMEM, -EIO. */
 int cache_origin_bytes(
 	struct cache *cache, struct origin *const *origins, size_t count, uint64_t *ret_bytes);
+/* The sizes of all objects that are pinned now, cached or not. A pass as above. 0, -EIO. */
+int cache_pinned_bytes(struct cache *cache, uint64_t *ret_bytes);
 
 /* These block; call them from a thread that may. */
 
