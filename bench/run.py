@@ -30,6 +30,11 @@ def stop(text):
     sys.exit(f"bench/run.py: {text}")
 
 
+def misused(text):
+    print(f"bench/run.py: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
 def parse_arguments():
     names = "\n".join(f"  {b.number:>3} {b.name:<11} {b.about}" for b in rows.BENCHMARKS)
     parser = argparse.ArgumentParser(
@@ -53,17 +58,17 @@ def parse_arguments():
     options.size = parse_size(options.size)
     unknown = [name for name in options.names if not rows.benchmark_named(name)]
     if unknown:
-        stop(f"no benchmark is called {unknown[0]}; see --help")
+        misused(f"no benchmark is called {unknown[0]}; see --help")
     if options.link is not None and options.link < 1:
-        stop(f"--link {options.link}: give at least 1, as in 1000 or 2500")
+        misused(f"--link {options.link}: give at least 1, as in 1000 or 2500")
     if not options.link and (options.rtt or options.loss):
-        stop("--rtt and --loss are of a link: give its rate with --link")
+        misused("--rtt and --loss are of a link: give its rate with --link")
     if not 0 <= options.rtt <= 10000 or not 0 <= options.loss <= 50:
-        stop("--rtt is from 0 to 10000 ms, --loss from 0 to 50 %")
+        misused("--rtt is from 0 to 10000 ms, --loss from 0 to 50 %")
     if options.connections is not None and not 1 <= options.connections <= 256:
-        stop(f"--connections {options.connections}: give 1 to 256")
+        misused(f"--connections {options.connections}: give 1 to 256")
     if options.rounds < 1:
-        stop(f"--rounds {options.rounds}: give at least 1")
+        misused(f"--rounds {options.rounds}: give at least 1")
     return options
 
 
@@ -71,7 +76,7 @@ def parse_size(text):
     match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text)
     size = int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]] if match else 0
     if size < 64 << 20:
-        stop(f"--size {text}: give at least 64M, as in 512M or 1G")
+        misused(f"--size {text}: give at least 64M, as in 512M or 1G")
     return size
 
 

@@ -2,10 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/percent.h"
 #include "base/units.h"
 #include "client/client.h"
@@ -16,7 +18,8 @@
 const char status_help[] = "Usage: cachefs status [--json] [--control SOCK] [MOUNTPOINT|PATH]\n"
 			   "The daemon, its store and its volumes; of a mountpoint that volume "
 			   "only; of a path below one\n"
-			   "its version, its size and how much of it is cached.\n"
+			   "its version, its size and how much of it is cached; of a directory the "
+			   "sum.\n"
 			   "Exit status 1 if no daemon runs.\n"
 			   "\n"
 			   "      --json         for programs; all that is known\n"
@@ -190,10 +193,23 @@ static void print_waits(const json_t *volume)
 	putchar('\n');
 }
 
+/* It stays when it is over, so its time tells whether it is. */
+static void print_last_error(const json_t *origin)
+{
+	time_t at = (time_t)(json_number(origin, "last_error_at_ns") / NS_PER_SEC);
+	const char *error = json_text(origin, "last_error");
+	struct tm local;
+	char when[32];
+
+	if (!*error || !localtime_r(&at, &local) || !strftime(when, sizeof when, "%F %T", &local))
+		return;
+	printf(", last error at %s: %s", when, error);
+}
+
 static void print_volume(const json_t *volume)
 {
 	const json_t *origin = json_object_get(volume, "origin");
-	const char *state = json_text(origin, "state"), *error = json_text(origin, "last_error");
+	const char *state = json_text(origin, "state");
 	bool away = strcmp(state, "reachable") != 0;
 	bool is_directory = !strncmp(json_text(volume, "source"), "file:", 5);
 	char hit[16], miss[16], cached[16];
@@ -207,8 +223,9 @@ static void print_volume(const json_t *volume)
 		printf("  on       %s\n", json_string_value(mountpoint));
 	if (!json_array_size(json_object_get(volume, "mountpoints")))
 		printf("  on       nothing: unmounted, and goes when its last file is closed\n");
-	printf("  origin   %s%s%s%s%s\n", away ? colour_red() : "", state,
-		away ? colour_plain() : "", *error ? ", last error: " : "", error);
+	printf("  origin   %s%s%s", away ? colour_red() : "", state, away ? colour_plain() : "");
+	print_last_error(origin);
+	putchar('\n');
 	printf("  cached   %s\n", size_of(volume, "cached_bytes", cached));
 	printf("  reads    hits %s, misses %s\n", size_of(volume, "hit_bytes", hit),
 		size_of(volume, "miss_bytes", miss));

@@ -33,15 +33,16 @@ static bool result_good(const json_t *result)
 static void print_result(const json_t *result)
 {
 	const char *target = json_text(result, "target"), *error = json_text(result, "error");
+	unsigned long long objects = json_number(result, "objects");
 	char size[16];
 
 	if (*error)
 		fprintf(stderr, "cachefs: %s\n", error);
-	if (*error && !json_number(result, "objects"))
+	if (*error && !objects)
 		return;
 	format_size(json_number(result, "bytes"), size, sizeof size);
-	printf("%s: %llu objects, %llu chunks, %s checked, %llu bad, %llu repaired",
-		*target ? target : "store", json_number(result, "objects"),
+	printf("%s: %llu %s, %llu chunks, %s checked, %llu bad, %llu repaired",
+		*target ? target : "store", objects, objects == 1 ? "object" : "objects",
 		json_number(result, "chunks"), size, json_number(result, "bad_chunks"),
 		json_number(result, "repaired_chunks"));
 	if (json_number(result, "unreadable_objects"))

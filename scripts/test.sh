@@ -8,6 +8,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 pytest_args=()
 case ${1:-} in
 '') ;;
+-h | --help)
+	sed -n '2,4s/^# \{0,1\}//p' scripts/test.sh
+	exit 0
+	;;
 --long) pytest_args+=(--long) ;;
 *)
 	echo "test.sh: '$1' is unknown; only --long is taken" >&2

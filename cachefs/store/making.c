@@ -89,8 +89,8 @@ static int inspect_unmade(int dir_fd, const char *dir, struct why *why)
 				dir, places[i].sub, strerror(-r));
 		if (name[0])
 			return why_set(why, -ENOTEMPTY,
-				"store %s: the directory is no store and not empty (it has %s/%s); "
-				"give an empty or a new directory",
+				"store %s: the directory is no store, since it has no FORMAT, and "
+				"not empty (it has %s/%s); give an empty or a new directory",
 				dir, places[i].sub, name);
 	}
 	return 0;

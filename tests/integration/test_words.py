@@ -218,6 +218,7 @@ def test_a_web_server_that_shows_no_names(cache, website, workdir):
     assert (mounted / "a").read_bytes() == b"content"
     with pytest.raises(PermissionError):
         os.listdir(mounted)
+    assert re.search(r"last error at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d: .*403", cache.run("status").stdout)
     assert "shows no names" in cache.run("doctor", f"{website.source}dir", check=False).stdout
 
 
@@ -277,3 +278,24 @@ def test_a_size_that_no_disk_has(workdir, local):
     with Cache(workdir / "cache", size="900P") as cache:
         assert "size=900P is more than" in warns(cache, workdir / "m", local.source)
         assert "size_beyond_file_system" in cache.log.read_text()
+
+
+def test_one_object_is_one_object(cache, local):
+    mounted = cache.mount_origin(local)
+    (mounted / "dir" / "a").read_bytes()
+    wait.until(lambda: cache.status(mounted / "dir" / "a")["warm"], 30, "a warm file")
+    assert ": 1 object, " in cache.run("verify", mounted / "dir" / "a").stdout
+
+
+def test_a_store_without_its_format(cache, local):
+    cache.umount(cache.mount_origin(local))
+    wait.until(lambda: not cache.processes(), 30, "the daemon's end")
+    (cache.store / "FORMAT").unlink()
+    assert "no FORMAT" in says(cache, "serve", "--store", cache.store, "--control", cache.control)
+
+
+@pytest.mark.parametrize("argv", [["scripts/test.sh", "--nosuch"], ["bench/run.py", "nosuch"]])
+def test_wrong_use_of_the_scripts(argv):
+    result = subprocess.run([REPO / argv[0], *argv[1:]], capture_output=True, text=True, timeout=30, check=False)
+    assert result.returncode == 2 and "nosuch" in result.stderr
+    assert subprocess.run([REPO / argv[0], "--help"], capture_output=True, timeout=30, check=False).returncode == 0

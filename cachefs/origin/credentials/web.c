@@ -119,6 +119,6 @@ int web_refused(const char *who, long status, const char *text, struct why *why)
 	char shown[TEXT_MAX];
 
 	redact(text, shown, sizeof shown);
-	return why_set(
-		why, may_pass ? -EIO : -EACCES, "%s answers HTTP %ld %s", who, status, shown);
+	return why_set(why, may_pass ? -EIO : -EACCES, "%s answers HTTP %ld%s%s", who, status,
+		*shown ? " " : "", shown);
 }
