@@ -34,8 +34,8 @@ static void say_found(
 {
 	static const char *const says[] = {[ORIGIN_HAS_NAMES] = "",
 		[ORIGIN_EMPTY] = ", and lists nothing: check the prefix, or the path",
-		[ORIGIN_UNLISTED] = ", and shows no names there: only known paths can be opened; "
-				    "check the path if you expect names"};
+		[ORIGIN_UNLISTED] =
+			", and shows no names there: check the path, or open names that you know"};
 	const char *identity = origin_identity(origin);
 
 	doctor_say(doctor, found == ORIGIN_HAS_NAMES ? FINDING_OK : FINDING_WARN,

@@ -217,11 +217,11 @@ static int compare(const char *word, const char *key, char *const *environment,
 	_cleanup_(buf_free) struct buf own;
 	bool same = false;
 
+	buf_init(&own, WORD_MAX);
 	if (!variable)
 		return why_set(why, -EINVAL, "the environment has %.*s, which is not known",
 			(int)strcspn(word, "="), word);
 	value = first_set(variable, environment, &own_name);
-	buf_init(&own, WORD_MAX);
 	if (value) {
 		add_word(&own, key, name, value);
 		if (own.error)
