@@ -6,7 +6,8 @@
  *     GET  /v1/volumes[?path=PATH]  {pid, uptime_s, volumes}: the status's volumes without cached_bytes, which
  *                                   takes a pass over the index
  *     GET  /v1/features             the kernel's features
- *     POST /v1/mount                {source, mountpoint, options?, store?, size?}
+ *     POST /v1/mount                {source, mountpoint, options?, store?, size?,
+ *                                   environment?: origin/environment.h}
  *     POST /v1/umount               {mountpoint, force?}
  *     POST /v1/pin                  {targets, ttl_ms?}
  *     POST /v1/unpin, /v1/evict     {targets}
