@@ -275,7 +275,7 @@ def test_a_source_that_fails_for_a_while(cache, faulty):
         service.answer = lambda *request: right(*request) if well.is_set() else (503, "")
         del cache.env["AWS_EC2_METADATA_DISABLED"]
         cache.env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = service.url
-        mounted = cache.mount(guarded.source, *guarded.options, "timeout=4s")
+        mounted = cache.mount(guarded.source, *guarded.options, "timeout=14s")
         assert reads.sha256(mounted / "a") == data.digest(data.make("a", SIZE))
         cache.wait_warm(mounted / "a")
         well.clear()

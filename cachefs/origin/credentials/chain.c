@@ -18,7 +18,8 @@
 
 #define LOOK_AGAIN_NS  NS_PER_SEC
 #define FETCH_AGAIN_NS NS_PER_SEC /* at least between two fetches */
-#define BACKOFF_MAX_NS (60 * NS_PER_SEC)
+/* Requests wait for the next try within their own time. */
+#define BACKOFF_MAX_NS (10 * NS_PER_SEC)
 /* How long before the end new ones are fetched: of short lives a quarter. */
 #define AHEAD_MAX_S 300
 /* Credentials that come with their end in the past are used all the same (the clock may be wrong;

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-
 #include "script.h"
 #include "wait.h"
 
