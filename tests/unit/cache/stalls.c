@@ -197,7 +197,7 @@ static void reads_are_told_apart(void **state)
 	world_hold(rig->world, "", 1000);
 	reading_start(&one, &mine, CHUNK_SIZE / 2, 10);
 	reading_start(&two, &mine, CHUNK_SIZE / 2, CHUNK_SIZE); /* two pieces */
-	world_wait_held(rig->world, 3); /* one GET a chunk */
+	world_wait_held(rig->world, 3);                         /* one GET a chunk */
 	seen = look(&account.stalled_reads, clock_now_ns());
 	assert_int_equal(seen.waiting, 2);
 	assert_true(seen.share > 0 && seen.share_1m > 0);
