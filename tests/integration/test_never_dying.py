@@ -82,5 +82,5 @@ def test_upgraded_under_load(cache, torture, workdir, rounds, record_property):
         torture.check_running()
         time.sleep(rounds(0.5, 5))  # some of a life in between
     report(torture.end(), record_property)
-    assert cache.keeper() == {"pid": keeper, "restarts": 0, "last_exit": "hand-over"}
+    assert cache.keeper() == {"pid": keeper, "alive": True, "restarts": 0, "last_exit": "hand-over"}
     torture.check_nothing_leaked()
