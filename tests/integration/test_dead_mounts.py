@@ -84,7 +84,8 @@ def test_a_hung_mount_goes(cache, local):
         cache.umount(mounted, "--force")
         assert not mounts.below(mounted)
     finally:
-        for pid in stopped:
+        # The daemon first: a keeper that wakes before it takes it for one that hangs.
+        for pid in reversed(stopped):
             os.kill(pid, signal.SIGCONT)
 
 
