@@ -8,23 +8,16 @@ import time
 
 import pytest
 
-from lib import child, data, mounts, process, reads, wait
+from lib import child, mounts, origins, process, reads, wait
 from lib.data import MIB
 from lib.mount import PROGRAM, Cache
-from lib.origins import DirectoryOrigin
 
 FILES = 12
 
 
 @pytest.fixture
 def tree(workdir):
-    origin = DirectoryOrigin(workdir / "origin")
-    wanted = {}
-    for n in range(FILES):
-        content = data.make(str(n), n * 700001 + 1)
-        origin.put(f"d{n % 3}/{n}", content)
-        wanted[f"d{n % 3}/{n}"] = data.digest(content)
-    return origin, wanted
+    return origins.numbered(workdir / "origin", FILES, 700001)
 
 
 def unmount_dead(cache):

@@ -4,22 +4,15 @@ import random
 
 import pytest
 
-from lib import child, data, power, reads, wait
+from lib import child, origins, power, reads, wait
 from lib.mount import Cache
-from lib.origins import DirectoryOrigin
 
 FILES = 24
 
 
 @pytest.fixture
 def tree(workdir):
-    origin = DirectoryOrigin(workdir / "origin")
-    wanted = {}
-    for n in range(FILES):
-        content = data.make(str(n), n * 300007 + 1)
-        origin.put(f"d{n % 3}/{n}", content)
-        wanted[f"d{n % 3}/{n}"] = data.digest(content)
-    return origin, wanted
+    return origins.numbered(workdir / "origin", FILES, 300007)
 
 
 def fill(cache, origin, dice):

@@ -6,6 +6,7 @@ put(key, data) and delete(key) act behind the mount's back."""
 import os
 from pathlib import Path
 
+from lib.data import digest, make
 from lib.servers import bucket_name
 
 
@@ -29,6 +30,17 @@ class DirectoryOrigin:
 
     def delete(self, key):
         (self.directory / key).unlink()
+
+
+def numbered(directory, count, step):
+    """A directory of files d0/0, d1/1, d2/2, d0/3 …, each `step` longer than the one before; and {key: digest}."""
+    origin = DirectoryOrigin(directory)
+    wanted = {}
+    for n in range(count):
+        content = make(str(n), n * step + 1)
+        origin.put(f"d{n % 3}/{n}", content)
+        wanted[f"d{n % 3}/{n}"] = digest(content)
+    return origin, wanted
 
 
 class S3Origin:

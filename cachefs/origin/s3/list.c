@@ -1,10 +1,10 @@
 /*
  * One page of a directory.
  *
- * The token that the caller keeps between pages is "V steps power token-hash key-hash |TOKEN": the
- * listing's version, TOKEN as the server gave it (V2) or the marker (V1), and Brent's cycle
- * detector over the tokens and the last keys of the pages, so that a server whose pages repeat ends
- * in an error and not in an endless listing.
+ * The token that the caller keeps between pages is "V circle circle |TOKEN": the listing's version,
+ * TOKEN as the server gave it (V2) or the marker (V1), and three numbers each of a circle over the
+ * tokens and one over the last keys of the pages, so that a server whose pages repeat ends in an
+ * error and not in an endless listing.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,18 +14,15 @@
 
 #include "base/hash.h"
 
+#include "circle.h"
 #include "later.h"
 #include "name.h"
 #include "s3/s3.h"
 
-struct detector {
-	uint64_t steps, power, token_hash, key_hash;
-};
-
 struct s3_listing {
 	struct s3_request request;
 	struct origin_list *list;
-	struct detector detector;
+	struct circle tokens, keys;
 	bool exists;
 };
 
@@ -38,15 +35,16 @@ static struct s3_listing *listing_of(const struct request *request)
 
 static int parse_token(const char *text, struct s3_listing *listing)
 {
-	struct detector *d = &listing->detector;
-	uint64_t *fields[] = {&d->steps, &d->power, &d->token_hash, &d->key_hash};
+	struct circle *tokens = &listing->tokens, *keys = &listing->keys;
+	uint64_t *fields[] = {&tokens->steps, &tokens->power, &tokens->hash, &keys->steps,
+		&keys->power, &keys->hash};
 	char *rest;
 
 	if (!text)
 		return (listing->request.token = strdup("")) ? 0 : -ENOMEM;
 	listing->request.v1 = *text == '1';
 	rest = (char *)text + 1;
-	for (size_t i = 0; i < 4; i++)
+	for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
 		*fields[i] = strtoull(rest, &rest, 16);
 	if (strncmp(rest, " |", 2) != 0)
 		return -EINVAL;
@@ -54,37 +52,25 @@ static int parse_token(const char *text, struct s3_listing *listing)
 	return listing->request.token ? 0 : -ENOMEM;
 }
 
-/* False when the listing goes round in a circle. */
-static bool advance(struct detector *d, uint64_t token_hash, uint64_t key_hash)
-{
-	if (d->power && (d->token_hash == token_hash || d->key_hash == key_hash))
-		return false;
-	if (d->steps == d->power) {
-		d->token_hash = token_hash;
-		d->key_hash = key_hash;
-		d->power = d->power ? d->power * 2 : 1;
-		d->steps = 0;
-	}
-	d->steps++;
-	return true;
-}
-
 static int make_token(struct s3_listing *listing, const struct list_page *page,
 	const struct buf *next, struct verdict *verdict)
 {
-	struct detector d = listing->detector;
+	/* A page may be tried again. */
+	struct circle tokens = listing->tokens, keys = listing->keys;
 	char *token;
 
 	if (!page->n_keys || memchr(buf_string(next), '\0', next->size) ||
-		!advance(&d, hash64(buf_string(next), next->size),
-			hash64(buf_string(&page->last), page->last.size))) {
+		circle_closed(&tokens, hash64(buf_string(next), next->size)) ||
+		circle_closed(&keys, hash64(buf_string(&page->last), page->last.size))) {
 		verdict_fail(verdict, -EIO, ORIGIN_SERVER_ERROR,
 			"the listing's pages repeat or do not advance");
 		return -EIO;
 	}
-	if (asprintf(&token, "%c %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " |%s",
-		    listing->request.v1 ? '1' : '2', d.steps, d.power, d.token_hash, d.key_hash,
-		    buf_string(next)) < 0) {
+	if (asprintf(&token,
+		    "%c %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64
+		    " |%s",
+		    listing->request.v1 ? '1' : '2', tokens.steps, tokens.power, tokens.hash,
+		    keys.steps, keys.power, keys.hash, buf_string(next)) < 0) {
 		verdict_fail(verdict, -ENOMEM, ORIGIN_SERVER_ERROR, "out of memory");
 		return -ENOMEM;
 	}
