@@ -2,8 +2,6 @@
 #ifndef CLIENT_CONNECT_H
 #define CLIENT_CONNECT_H
 
-#include <stdbool.h>
-
 #include "base/why.h"
 
 /* A connection. Waits while the socket's queue is full, as when many commands come at once, for

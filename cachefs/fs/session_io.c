@@ -55,6 +55,12 @@ int session_write(struct session *session, const void *bytes, size_t size)
 	return -errno;
 }
 
+/* The second half counts only when the first says that there is one. */
+static uint64_t flags_of(uint32_t flags, uint32_t flags2)
+{
+	return flags | (flags & FUSE_INIT_EXT ? (uint64_t)flags2 << 32 : 0);
+}
+
 uint64_t session_flags_of_init(const void *request, size_t size)
 {
 	struct {
@@ -63,8 +69,7 @@ uint64_t session_flags_of_init(const void *request, size_t size)
 	} message = {0};
 
 	memcpy(&message, request, size < sizeof message ? size : sizeof message);
-	return message.init.flags |
-	       (message.init.flags & FUSE_INIT_EXT ? (uint64_t)message.init.flags2 << 32 : 0);
+	return flags_of(message.init.flags, message.init.flags2);
 }
 
 uint64_t session_init_flags(const struct session *session)
@@ -77,8 +82,7 @@ uint64_t session_init_flags(const struct session *session)
 	} message = {0};
 
 	memcpy(&message, reply, size < sizeof message ? size : sizeof message);
-	return message.init.flags |
-	       (message.init.flags & FUSE_INIT_EXT ? (uint64_t)message.init.flags2 << 32 : 0);
+	return flags_of(message.init.flags, message.init.flags2);
 }
 
 static int keep_init(struct session *session, const void *bytes, size_t size)
