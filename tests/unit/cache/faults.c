@@ -515,11 +515,13 @@ static void repair_without_an_origin(void **state)
 	fill_and_close(rig, 2 * MIB, &path);
 	attr = world_attr(rig->world, "o");
 	flip_byte(path, 0);
-	world_fail_gets(rig->world, NULL, -EIO, 0, 1);
+	/* Every one: the object's completion asks for the dropped chunk as well. */
+	world_fail_gets(rig->world, NULL, -EIO, 0, UINT32_MAX);
 	assert_int_equal(
 		cache_object_verify(rig->cache, rig->origin, "o", &attr, true, &result), -EIO);
 	assert_int_equal(result.bad_chunks, 1);
 	assert_int_equal(result.repaired_chunks, 0);
+	world_fail_gets(rig->world, NULL, 0, 0, 0);
 	read_and_recover(rig, MIB);
 	free(path);
 }
