@@ -20,6 +20,8 @@
 
 /* A part: large enough that requests cost nothing, small enough that several share a link. */
 #define PART_CHUNKS 16u
+/* And of an origin whose connections become slow. */
+#define PART_CHUNKS_AGING 2u
 
 struct fetch {
 	struct origin_get get;  /* its priority: object.lock */
@@ -399,7 +401,10 @@ int fetch_start(struct reader *reader, struct read_piece *piece, uint32_t first,
 
 int fetch_completing(struct completion *completion, struct reader *reader, uint32_t first)
 {
-	return start(reader, NULL, completion, first, PART_CHUNKS, ORIGIN_PREFETCH);
+	uint32_t most =
+		origin_aging(reader->origin) == ORIGIN_AGES ? PART_CHUNKS_AGING : PART_CHUNKS;
+
+	return start(reader, NULL, completion, first, most, ORIGIN_PREFETCH);
 }
 
 void fetch_promote(struct fetch *fetch, const struct reader *reader)

@@ -344,6 +344,7 @@ static void read_ahead(struct object_read *read)
 		.gets = origin_limit(reader->origin),
 		.chunk_ns = chunk_ns ? chunk_ns : origin_mib_ns(reader->origin),
 		.far = origin_is_slow_to_answer(reader->origin),
+		.aging = origin_aging(reader->origin),
 	};
 	struct readahead_wish wish;
 	int n = 0;

@@ -154,11 +154,14 @@ static uint32_t window_of(const struct readahead *readahead, const struct readah
 
 static uint32_t part_of(const struct readahead_means *means, uint32_t window)
 {
-	uint64_t worth = means->chunk_ns ? GET_NS / means->chunk_ns
-			 : means->far    ? PART_UNKNOWN
-					 : PART_MOST;
 	uint32_t part = means->gets ? window / means->gets : PART_MOST;
+	uint64_t worth = means->chunk_ns ? GET_NS / means->chunk_ns : PART_MOST;
 
+	if (means->aging == ORIGIN_AGES)
+		return PART_LEAST;
+	/* What was fast so far may be so on fresh connections only. */
+	if (means->far && (!means->chunk_ns || means->aging == ORIGIN_AGING_UNKNOWN))
+		worth = PART_UNKNOWN;
 	if (part < PART_SMALL)
 		part = PART_SMALL;
 	part = at_most(part, worth);

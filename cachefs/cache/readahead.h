@@ -17,7 +17,8 @@
  *
  * Parts are PART_LEAST to PART_MOST chunks, so many that they make up as many GETs as the origin
  * runs at once, and no more than a GET brings within a second: on a link that is long or loses
- * packets it is the number of GETs that makes it fast. The window is refilled a part at a time.
+ * packets it is the number of GETs that makes it fast. PART_LEAST where connections become slow as
+ * they are used. The window is refilled a part at a time.
  */
 #ifndef CACHE_READAHEAD_H
 #define CACHE_READAHEAD_H
@@ -27,6 +28,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "origin/origin.h"
 
 #define READER_STREAMS 4
 #define READER_RUNS    4
@@ -68,6 +70,7 @@ struct readahead_means {
 	uint32_t gets;     /* that the origin runs at once; 0: unknown */
 	uint64_t chunk_ns; /* that a chunk takes to come by a GET; 0: unknown */
 	bool far;          /* the origin answers late */
+	enum origin_aging aging;
 };
 
 /* What should be asked for, in ascending order of chunks, which may lie beyond the object's end. */

@@ -10,6 +10,7 @@
 
 #include "impl.h"
 #include "loop.h"
+#include "try.h"
 
 /* Each may wait a minute for a process that hangs, and no volume's keys are to wait for another's. */
 #define FETCH_WORKERS 8
@@ -22,14 +23,13 @@ struct origin_engine {
 	struct work *fetch, *later;
 };
 
-void lane_init(struct lane *lane, unsigned limit)
+void lane_init(struct lane *lane, unsigned limit, bool first)
 {
-	unsigned demand = limit >= 8 ? limit - limit / 8 : limit;
-	unsigned ahead = limit >= 4 ? demand - 1 : demand;
-	unsigned unasked = limit >= 4 ? demand - limit / 4 : demand;
+	unsigned ahead = first && limit >= 4 ? limit - 1 : limit;
+	unsigned unasked = limit >= 4 ? limit - limit / 4 : limit;
 
-	*lane = (struct lane){.limits = {[RANK_METADATA] = limit,
-				      [RANK_DEMAND] = demand,
+	*lane = (struct lane){.limits = {[RANK_METADATA] = limit + limit / 8,
+				      [RANK_DEMAND] = limit,
 				      [RANK_READAHEAD] = ahead,
 				      [RANK_PREFETCH] = unasked}};
 	for (int i = 0; i < RANKS; i++)
@@ -78,8 +78,10 @@ void origin_engine_free(struct origin_engine *engine)
 	curl_global_cleanup();
 }
 
-static unsigned choose_loop(const struct origin *origin)
+static unsigned choose_loop(const struct request *request)
 {
+	const struct origin *origin = request->origin;
+	enum rank rank = try_rank(request);
 	unsigned best = 0;
 	uint64_t best_load = UINT64_MAX;
 
@@ -87,9 +89,9 @@ static unsigned choose_loop(const struct origin *origin)
 		const struct lane *lane = &origin->lanes[i];
 		uint64_t load;
 
-		if (!lane->limits[RANK_METADATA])
+		if (!lane->limits[rank])
 			continue;
-		load = (uint64_t)atomic_load(&lane->load) * 1024 / lane->limits[RANK_METADATA];
+		load = (uint64_t)atomic_load(&lane->load) * 1024 / lane->limits[rank];
 		if (load < best_load) {
 			best = i;
 			best_load = load;
@@ -113,13 +115,13 @@ static void submit(struct request *request)
 
 void engine_submit(struct request *request)
 {
-	request->loop = choose_loop(request->origin);
+	request->loop = choose_loop(request);
 	submit(request);
 }
 
 void engine_submit_pair(struct request *request, struct request *other)
 {
-	request->loop = other->loop = choose_loop(request->origin);
+	request->loop = other->loop = choose_loop(request);
 	/* The first may be finished before the second is there: what they share lives until both
 	 * are released. */
 	submit(request);

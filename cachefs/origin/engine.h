@@ -21,13 +21,15 @@ struct lane {
 	unsigned n_running, n_gets; /* n_gets: of n_running */
 	unsigned n_stalled;         /* of n_gets, without a byte for long */
 	unsigned n_begun;           /* GETs that don't run but keep their places */
-	/* By rank: how many may run when one more is started. Some places are kept for metadata, which
-	 * must not wait for data, and some for demand, which must not wait for what runs ahead. */
+	/* By rank: how many may run when one more is started. Metadata, which must not wait for data,
+	 * finds some places beside those of GETs, which connections= counts; of these one is kept for
+	 * demand, which must not wait for what runs ahead. */
 	unsigned limits[RANKS];
 	_Atomic unsigned load; /* requests from submit to release */
 	_Atomic bool held;     /* GETs are queued */
 };
-void lane_init(struct lane *lane, unsigned limit);
+/* limit: of GETs; first: of the lanes of an origin. */
+void lane_init(struct lane *lane, unsigned limit, bool first);
 
 /* Chooses the loop with the fewest requests of the origin. */
 void engine_submit(struct request *request);

@@ -41,6 +41,18 @@ bool flow_bytes(struct flow *flow, struct progress *progress, uint64_t now_ns, s
 	return changed;
 }
 
+bool flow_begin(struct flow *flow)
+{
+	bool fresh;
+
+	if (!atomic_load(&flow->far))
+		return false;
+	lock_take(&flow->lock);
+	fresh = aging_next(&flow->aging);
+	lock_drop(&flow->lock);
+	return fresh;
+}
+
 static uint64_t busy_ns(const struct progress *progress, uint64_t now_ns)
 {
 	uint64_t ns = now_ns - progress->started_ns;
@@ -57,6 +69,9 @@ void flow_done(struct flow *flow, const struct progress *progress, uint64_t now_
 	if (progress->bytes >= PEERS_PART_BYTES) {
 		mib_ns = took_ns / (progress->bytes >> 20);
 		flow->mib_ns = flow->mib_ns ? (flow->mib_ns * 7 + mib_ns) / 8 : mib_ns;
+		aging_part(&flow->aging, progress->fresh, mib_ns);
+		atomic_store(&flow->ages, flow->aging.fresh);
+		atomic_store(&flow->lasts, aging_is_known(&flow->aging) && !flow->aging.fresh);
 	}
 	lock_drop(&flow->lock);
 }

@@ -12,15 +12,18 @@
 #include "base/lock.h"
 
 #include "adapt.h"
+#include "aging.h"
 #include "peers.h"
 
 struct flow {
 	struct lock lock;
-	struct adapt adapt;      /* lock */
-	struct peers peers;      /* lock */
-	_Atomic unsigned limit;  /* adapt's */
-	_Atomic bool far;        /* its latency is an origin's that is far */
-	_Atomic uint64_t mib_ns; /* that a GET takes for a MiB, smoothed; 0: unknown */
+	struct adapt adapt;       /* lock */
+	struct peers peers;       /* lock */
+	struct aging aging;       /* lock */
+	_Atomic unsigned limit;   /* adapt's */
+	_Atomic bool far;         /* its latency is an origin's that is far */
+	_Atomic bool ages, lasts; /* its connections become slow, or don't; neither: unknown */
+	_Atomic uint64_t mib_ns;  /* that a GET takes for a MiB, smoothed; 0: unknown */
 };
 
 /* The bytes of one try of a GET. The loop thread's. */
@@ -30,6 +33,7 @@ struct progress {
 	uint64_t idle_ns;    /* paused, all in all */
 	uint64_t resumed_ns; /* the end of the last pause; 0: there was none */
 	uint64_t bytes;
+	bool fresh; /* at its end: it had a connection of its own */
 };
 
 enum pace { PACE_FINE, PACE_STALLED, PACE_SLOW };
@@ -39,6 +43,8 @@ void flow_init(struct flow *flow);
 void flow_set(struct flow *flow, unsigned least, unsigned ceiling);
 void flow_destroy(struct flow *flow);
 
+/* A GET's try begins: true when it is to have a fresh connection. */
+bool flow_begin(struct flow *flow);
 /* n bytes of a GET's try arrived. True when the limit changed. */
 bool flow_bytes(struct flow *flow, struct progress *progress, uint64_t now_ns, size_t n, bool held);
 /* A GET's part is whole with this try, or the try failed since the origin wants fewer or gave no

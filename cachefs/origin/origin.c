@@ -71,7 +71,7 @@ static int fill_in(struct origin *origin, struct origin_engine *engine, struct s
 	flow_set(&origin->flow, connections < GETS_LEAST ? connections : GETS_LEAST, connections);
 	for (unsigned i = 0; i < ENGINE_LOOPS; i++)
 		lane_init(&origin->lanes[i],
-			connections / ENGINE_LOOPS + (i < connections % ENGINE_LOOPS));
+			connections / ENGINE_LOOPS + (i < connections % ENGINE_LOOPS), i == 0);
 	origin->stats.reachable = true;
 	origin->source = source->text;
 	source->text = NULL;
@@ -337,6 +337,15 @@ unsigned origin_limit(const struct origin *origin)
 bool origin_is_slow_to_answer(const struct origin *origin)
 {
 	return atomic_load(&origin->flow.far);
+}
+
+enum origin_aging origin_aging(const struct origin *origin)
+{
+	const struct flow *flow = &origin->flow;
+
+	if (!atomic_load(&flow->far) || atomic_load(&flow->lasts))
+		return ORIGIN_LASTS;
+	return atomic_load(&flow->ages) ? ORIGIN_AGES : ORIGIN_AGING_UNKNOWN;
 }
 
 uint64_t origin_mib_ns(const struct origin *origin)

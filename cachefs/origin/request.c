@@ -12,8 +12,6 @@
 
 #define CONNECT_TIMEOUT_S  10
 #define STALL_TIMEOUT_S    15
-#define LOSSY_MIB_NS       (300 * NS_PER_MS)
-#define IDLE_LOSSY_S       2
 #define RECEIVE_BUFFER     (512 * 1024)
 #define LISTING_MAX        (64u << 20)
 #define ERROR_DOCUMENT_MAX (64u << 10)
@@ -100,10 +98,24 @@ static size_t on_body(char *bytes, size_t unit, size_t n, void *arg)
 	return collect(request, (const uint8_t *)bytes, n);
 }
 
-/* Far, and each connection gives little: no congestion of ours makes that of a near one. */
-static bool is_lossy(const struct origin *origin)
+/* Which connection the try takes. */
+static void set_connection(struct request *request)
 {
-	return atomic_load(&origin->flow.far) && atomic_load(&origin->flow.mib_ns) > LOSSY_MIB_NS;
+	struct flow *flow = &request->origin->flow;
+	CURL *easy = request->easy;
+	bool fresh;
+
+	/* Bodies get connections of their own: those that share one share its window. */
+	if (request->kind != REQUEST_GET) {
+		curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
+		return;
+	}
+	fresh = flow_begin(flow);
+	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	curl_easy_setopt(
+		easy, CURLOPT_FRESH_CONNECT, (long)(fresh || request->hedges || request->moves));
+	/* What has become slow is of no use to the next one. */
+	curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, (long)(fresh && atomic_load(&flow->ages)));
 }
 
 static void set_options(struct request *request, const struct call *call)
@@ -139,15 +151,7 @@ static void set_options(struct request *request, const struct call *call)
 	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
 	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE_BUFFER);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	/* Bodies get connections of their own: those that share one share its window. */
-	if (request->kind == REQUEST_GET)
-		curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	else
-		curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
-	curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, (long)(request->hedges || request->moves));
-	/* On a way that loses packets a connection becomes slow and stays so, also when it rests. */
-	if (request->kind == REQUEST_GET && is_lossy(origin))
-		curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)IDLE_LOSSY_S);
+	set_connection(request);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_TIMEOUT_S);
 	/* Not counted by curl while a transfer is paused. */
 	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);

@@ -21,7 +21,7 @@ static struct lane *lane_of(const struct request *request)
 	return &request->origin->lanes[request->loop];
 }
 
-static enum rank rank_of(const struct request *request)
+enum rank try_rank(const struct request *request)
 {
 	if (request->kind != REQUEST_GET && request->priority == ORIGIN_DEMAND)
 		return RANK_METADATA;
@@ -146,7 +146,7 @@ void try_stop(struct loop *loop, struct request *request)
 
 void try_queue(struct request *request, bool first)
 {
-	struct list *queued = &lane_of(request)->queued[rank_of(request)];
+	struct list *queued = &lane_of(request)->queued[try_rank(request)];
 
 	request->state = REQUEST_QUEUED;
 	count_begun(request, true);
@@ -201,6 +201,7 @@ static void note_end(const struct request *request, CURLcode code, const struct 
 void try_end(struct loop *loop, struct request *request, CURLcode code)
 {
 	struct verdict verdict;
+	long connects = 0;
 
 	if (request->cancelled) {
 		try_stop(loop, request);
@@ -208,6 +209,8 @@ void try_end(struct loop *loop, struct request *request, CURLcode code)
 		return;
 	}
 	request_judge(request, code, &verdict);
+	curl_easy_getinfo(request->easy, CURLINFO_NUM_CONNECTS, &connects);
+	request->progress.fresh = connects > 0;
 	/* What was cut after a good piece goes on without a long pause. */
 	if (request->progress.bytes >= PROGRESS_BYTES)
 		request->tries = 1;

@@ -20,6 +20,7 @@
 /* The loop looks again at when_ns. */
 void loop_wake_at(struct loop *loop, uint64_t when_ns);
 
+enum rank try_rank(const struct request *request);
 /* Queues the request, before all others of its rank or behind them. */
 void try_queue(struct request *request, bool first);
 /* Begins a try. 0 or -errno; after an error the request is in no list but may have a handle. */

@@ -118,6 +118,29 @@ def test_connections_are_kept(cache, faulty, most):
     assert faulty.most_at_once == most
 
 
+def test_names_find_a_place_beside_all_gets(cache, faulty):
+    """connections= is of GETs; when all of them are held, a directory is listed and a name is looked up all the same."""
+    most = 16
+    for n in range(40):
+        faulty.put(f"held/{n:02}", data.make(f"held {n}", MIB))
+    faulty.put("other/a", b"a")
+    mounted = cache.mount_origin(FaultyOrigin(faulty), f"connections={most}")
+    os.listdir(mounted / "held")
+    stall = faulty.rule(op="get", stall_at=-1)
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        cold = [pool.submit(reads.sha256, mounted / f"held/{n:02}") for n in range(40)]
+        try:
+            stall.wait_hits(most)
+            assert child.call(os.listdir, mounted / "other") == ["a"]
+            assert child.call(os.path.getsize, mounted / "other" / "a") == 1
+            assert stall.hits == most
+        finally:
+            stall.release()
+        for n, read in enumerate(cold):
+            assert read.result(60) == data.digest(data.make(f"held {n}", MIB))
+    assert faulty.most_at_once <= most + most // 8
+
+
 def test_bandwidth_is_kept(cache, faulty):
     """So many bytes take at least so long, whatever runs at once; and not for ever."""
     size, rate = 4 * MIB, 4 * MIB

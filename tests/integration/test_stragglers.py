@@ -121,3 +121,21 @@ def test_a_throttling_origin_is_asked_for_less(cache, scripted):
     scripted.faulty.rule(op="get", times=2, status=503, code="SlowDown")
     read_peers(mounted)
     assert origin_of(cache, mounted)["limit"] < before
+
+
+def test_connections_that_become_slow_are_not_used_again(cache, faulty):
+    """As on a long way that loses packets: the first answer of each connection is fast. GETs are short then, and have
+    connections of their own but for a trial now and then."""
+    content = data.make("aging", 96 * MIB)
+    faulty.put("x", content)
+    faulty.put("y", content)
+    faulty.rule(op="get", where=lambda r: r.turn == 0, late=0.02, trickle=(MIB, 0.02))
+    faulty.rule(op="get", where=lambda r: r.turn > 0, late=0.02, trickle=(MIB // 4, 0.15))
+    mounted = cache.mount_origin(FaultyOrigin(faulty), "connections=4")
+    assert reads.sha256(mounted / "x") == data.digest(content)
+    faulty.clear_log()
+    assert reads.sha256(mounted / "y") == data.digest(content)
+    asked = faulty.requests(op="get", key="y")
+    assert sum(r.turn == 0 for r in asked) >= 0.75 * len(asked)
+    assert all(r.last - r.first < 2 * MIB for r in asked)
+    assert faulty.sent(key="y") <= 1.05 * len(content)

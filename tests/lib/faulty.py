@@ -45,6 +45,7 @@ class Request:
     status: int = 0
     sent: int = 0  # bytes of the body that went out
     rule: Optional[Rule] = None
+    turn: int = 0  # which one of its connection, from 0
 
 
 @dataclass
@@ -306,6 +307,7 @@ def _error(status, code):
 class _Connection(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    turns = 0  # requests that came in it
 
     def log_message(self, *_):
         pass
@@ -331,6 +333,8 @@ class _Connection(BaseHTTPRequestHandler):
         rule = request.rule
         if rule and rule.stall_at == -1 and not origin.hold(rule):
             return self._cut(False)
+        if rule and rule.late:
+            time.sleep(rule.late)
         if rule and rule.cut_at == -1:
             return self._cut(rule.reset)
         answer = _error(rule.status, rule.code) if rule and rule.status else self._answer(request, found)
@@ -365,7 +369,8 @@ class _Connection(BaseHTTPRequestHandler):
             self.rfile.read(length)
         first, last = self._range()
         headers = {k.lower(): v for k, v in self.headers.items()}
-        return Request(0, self.command, op, key, first, last, headers, query)
+        turn, self.turns = self.turns, self.turns + 1
+        return Request(0, self.command, op, key, first, last, headers, query, turn=turn)
 
     def _range(self):
         unit, _, text = self.headers.get("Range", "").partition("=")

@@ -33,6 +33,7 @@ class Rule:
     reset: bool = False
     whole: bool = False
     chunked: bool = False
+    late: float = 0  # seconds before the answer
     trickle: Optional[tuple] = None  # (bytes, seconds): that many bytes each so many seconds
 
     seen: int = 0  # matched; guarded by the origin's condition, as are the next two

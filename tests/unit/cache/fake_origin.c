@@ -677,6 +677,12 @@ bool origin_is_slow_to_answer(const struct origin *origin)
 	return false;
 }
 
+enum origin_aging origin_aging(const struct origin *origin)
+{
+	(void)origin;
+	return ORIGIN_LASTS;
+}
+
 uint64_t origin_mib_ns(const struct origin *origin)
 {
 	(void)origin;

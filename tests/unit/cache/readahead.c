@@ -20,6 +20,7 @@ struct fixture {
 	uint8_t asked[CHUNKS];
 	uint32_t n_asked, n_wishes, part;
 	bool far;
+	enum origin_aging aging;
 };
 
 static struct fixture *start(void)
@@ -33,6 +34,7 @@ static struct fixture *start(void)
 	f->now_ns = 5 * NS_PER_SEC;
 	f->chunk_ns = 10 * NS_PER_MS;
 	f->waits = true;
+	f->aging = ORIGIN_LASTS;
 	return f;
 }
 
@@ -46,7 +48,8 @@ static void end(struct fixture *f)
  * own. Returns how many were. */
 static uint32_t note(struct fixture *f, uint64_t offset, uint32_t size_bytes)
 {
-	const struct readahead_means means = {f->streams, f->buffers, f->gets, f->chunk_ns, f->far};
+	const struct readahead_means means = {
+		f->streams, f->buffers, f->gets, f->chunk_ns, f->far, f->aging};
 	uint32_t first = (uint32_t)(offset / CHUNK_SIZE),
 		 last = (uint32_t)((offset + size_bytes - 1) / CHUNK_SIZE);
 	struct readahead_wish wish;
@@ -170,6 +173,30 @@ static void a_far_origin_is_asked_for_more_sooner(void **state)
 	for (uint64_t i = 0; i < 500; i++)
 		assert_int_equal(note(f, (i * 1237 * 16 * MIB) % (CHUNKS * 16 * MIB), 4096), 0);
 	end(f);
+}
+
+static uint32_t part_at_end(bool far, enum origin_aging aging)
+{
+	struct fixture *f = start();
+	uint32_t part;
+
+	f->far = far;
+	f->aging = aging;
+	for (uint64_t i = 0; i < 300; i++)
+		note(f, i * MIB, MIB);
+	part = f->part;
+	end(f);
+	return part;
+}
+
+/* However fast chunks come now. */
+static void parts_are_small_where_connections_age(void **state)
+{
+	(void)state;
+	assert_int_equal(part_at_end(true, ORIGIN_AGES), PART_LEAST);
+	assert_int_equal(part_at_end(true, ORIGIN_AGING_UNKNOWN), 4);
+	assert_in_range(part_at_end(true, ORIGIN_LASTS), 8, PART_MOST);
+	assert_in_range(part_at_end(false, ORIGIN_AGING_UNKNOWN), 8, PART_MOST);
 }
 
 /* No GET is to take more than a second. */
@@ -351,6 +378,7 @@ int main(void)
 		cmocka_unit_test(sequential_reads_grow),
 		cmocka_unit_test(a_window_is_no_larger_than_it_must_be),
 		cmocka_unit_test(a_far_origin_is_asked_for_more_sooner),
+		cmocka_unit_test(parts_are_small_where_connections_age),
 		cmocka_unit_test(parts_are_small_where_gets_are_slow),
 		cmocka_unit_test(four_streams_at_once),
 		cmocka_unit_test(many_readers_share),

@@ -245,6 +245,10 @@ void origin_stats(struct origin *origin, struct origin_stats *ret);
 unsigned origin_limit(const struct origin *origin);
 /* Its answers come late, as over a long way: what it is asked for one after the other takes long. */
 bool origin_is_slow_to_answer(const struct origin *origin);
+/* Whether its connections become slow as they are used; then short GETs, each on a connection of its
+ * own, are faster than long ones. */
+enum origin_aging { ORIGIN_AGING_UNKNOWN, ORIGIN_LASTS, ORIGIN_AGES };
+enum origin_aging origin_aging(const struct origin *origin);
 /* How long a GET took for a MiB lately, without its pauses; 0: unknown. */
 uint64_t origin_mib_ns(const struct origin *origin);
 
