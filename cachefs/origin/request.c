@@ -13,6 +13,8 @@
 #define CONNECT_TIMEOUT_S  10
 #define STALL_TIMEOUT_S    15
 #define RECEIVE_BUFFER     (512 * 1024)
+#define RECEIVE_SMALL      (64 * 1024)
+#define SMALL_GET          (1 << 20)
 #define LISTING_MAX        (64u << 20)
 #define ERROR_DOCUMENT_MAX (64u << 10)
 #define PAUSE_FIRST_MS     100
@@ -98,6 +100,15 @@ static size_t on_body(char *bytes, size_t unit, size_t n, void *arg)
 	return collect(request, (const uint8_t *)bytes, n);
 }
 
+/* Somebody waits for the first bytes of a short GET, and gets them when the first buffer is full; a
+ * long one is to cost little. */
+static long receive_bytes(const struct request *request)
+{
+	bool is_short = request->kind == REQUEST_GET && get_missing(request) <= SMALL_GET;
+
+	return is_short ? RECEIVE_SMALL : RECEIVE_BUFFER;
+}
+
 /* Which connection the try takes. */
 static void set_connection(struct request *request)
 {
@@ -149,7 +160,7 @@ static void set_options(struct request *request, const struct call *call)
 	/* A try that ends while its host's name is being looked up does not wait for that: a name
 	 * server that is silent would stop every request of the loop. */
 	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
-	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE_BUFFER);
+	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, receive_bytes(request));
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	set_connection(request);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_TIMEOUT_S);
