@@ -100,13 +100,16 @@ static size_t on_body(char *bytes, size_t unit, size_t n, void *arg)
 	return collect(request, (const uint8_t *)bytes, n);
 }
 
+static bool is_short(const struct request *request)
+{
+	return get_missing(request) <= SMALL_GET;
+}
+
 /* Somebody waits for the first bytes of a short GET, and gets them when the first buffer is full; a
  * long one is to cost little. */
 static long receive_bytes(const struct request *request)
 {
-	bool is_short = request->kind == REQUEST_GET && get_missing(request) <= SMALL_GET;
-
-	return is_short ? RECEIVE_SMALL : RECEIVE_BUFFER;
+	return request->kind == REQUEST_GET && is_short(request) ? RECEIVE_SMALL : RECEIVE_BUFFER;
 }
 
 /* Which connection the try takes. */
@@ -121,7 +124,8 @@ static void set_connection(struct request *request)
 		curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
 		return;
 	}
-	fresh = flow_begin(flow);
+	/* What making a connection takes is much of a short GET's time. */
+	fresh = !is_short(request) && flow_begin(flow);
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(
 		easy, CURLOPT_FRESH_CONNECT, (long)(fresh || request->hedges || request->moves));
