@@ -10,6 +10,7 @@
 #include "base/percent.h"
 #include "base/waiting.h"
 
+#include "ask.h"
 #include "impl.h"
 
 struct probe {
@@ -81,23 +82,11 @@ int origin_probe(struct origin *origin, const char *path, enum origin_finding *r
 	return 0;
 }
 
-struct question {
-	struct origin_stat stat;
-	struct waiting waiting;
-};
-
-static void answered(struct origin_stat *stat, int error)
-{
-	waiting_end(&container_of(stat, struct question, stat)->waiting, error);
-}
-
 static bool is_file(struct origin *origin, const char *name)
 {
-	struct question question = {.stat = {.origin = origin, .path = name, .done = answered}};
+	struct origin_attr attr;
 
-	waiting_begin(&question.waiting);
-	origin_stat_start(&question.stat);
-	return !waiting_wait(&question.waiting) && question.stat.attr.kind == ORIGIN_FILE;
+	return !ask_stat(origin, name, &attr) && attr.kind == ORIGIN_FILE;
 }
 
 /* Cuts the last component off a source, in place; false when there is none to cut. *ret_name: decoded. */

@@ -6,11 +6,11 @@
 #include "base/list.h"
 #include "base/waiting.h"
 
+#include "ask.h"
 #include "impl.h"
 
 struct ask {
 	struct origin_list list;
-	struct origin_stat stat;
 	struct origin_get get;
 	struct waiting waiting;
 	char *file; /* the first one of the directory, its path */
@@ -30,11 +30,6 @@ static void take_entry(struct origin_list *list, const struct origin_entry *entr
 static void listed(struct origin_list *list, int error)
 {
 	waiting_end(&container_of(list, struct ask, list)->waiting, error);
-}
-
-static void known(struct origin_stat *stat, int error)
-{
-	waiting_end(&container_of(stat, struct ask, stat)->waiting, error);
 }
 
 static size_t take_bytes(struct origin_get *get, const uint8_t *bytes, size_t n)
@@ -60,24 +55,15 @@ static bool find_file(struct ask *ask)
 	return !r && ask->file;
 }
 
-static bool is_known(struct ask *ask)
-{
-	ask->stat =
-		(struct origin_stat){.origin = ask->list.origin, .path = ask->file, .done = known};
-	waiting_begin(&ask->waiting);
-	origin_stat_start(&ask->stat);
-	return !waiting_wait(&ask->waiting) && ask->stat.attr.kind == ORIGIN_FILE;
-}
-
 /* The second byte: a server that knows no ranges gives the first one too. */
-static void get_byte(struct ask *ask)
+static void get_byte(struct ask *ask, const struct origin_attr *attr)
 {
 	ask->get = (struct origin_get){.origin = ask->list.origin,
 		.path = ask->file,
 		.offset = 1,
 		.length = 1,
-		.version = ask->stat.attr.version,
-		.size_bytes = ask->stat.attr.size_bytes,
+		.version = attr->version,
+		.size_bytes = attr->size_bytes,
 		.priority = ORIGIN_DEMAND,
 		.data = take_bytes,
 		.done = got};
@@ -94,11 +80,13 @@ bool origin_ignores_ranges(struct origin *origin, const char *path)
 				  .entry = take_entry,
 				  .done = listed}};
 	struct origin_stats stats;
+	struct origin_attr attr;
 
 	if (!origin->ops->ranges_optional)
 		return false;
-	if (find_file(&ask) && is_known(&ask) && ask.stat.attr.size_bytes > 1)
-		get_byte(&ask);
+	if (find_file(&ask) && !ask_stat(origin, ask.file, &attr) && attr.kind == ORIGIN_FILE &&
+		attr.size_bytes > 1)
+		get_byte(&ask, &attr);
 	free(ask.file);
 	origin_stats(origin, &stats);
 	return stats.ignores_ranges;
