@@ -97,8 +97,7 @@ static int take_environment(
 	struct origin_config config;
 	int r;
 
-	volume_options_origin(options, &config);
-	config.source = request->source;
+	volume_options_origin(options, request->source, &config);
 	r = origin_environment_say(&config, &request->environment);
 	return r ? why_set(why, r, "can't look at the environment: %s", strerror(-r)) : 0;
 }

@@ -60,8 +60,7 @@ void doctor_origin(struct doctor *doctor, const char *source, const struct volum
 			strerror(-r));
 		return;
 	}
-	volume_options_origin(options, &config);
-	config.source = source;
+	volume_options_origin(options, source, &config);
 	config.timeout_ms = TIMEOUT_MS;
 	others = differs(doctor, &config, &why);
 	if (others)

@@ -429,9 +429,11 @@ static void add_option(struct buf *text, const struct option *option,
 	add_value(text, option, at);
 }
 
-void volume_options_origin(const struct volume_options *options, struct origin_config *ret)
+void volume_options_origin(
+	const struct volume_options *options, const char *source, struct origin_config *ret)
 {
 	*ret = (struct origin_config){
+		.source = source,
 		.endpoint = options->endpoint,
 		.region = options->region,
 		.addressing = options->addressing,

@@ -47,8 +47,7 @@ static int probe(
 	struct why reason;
 	int r;
 
-	volume_options_origin(&volume->options, &config);
-	config.source = source;
+	volume_options_origin(&volume->options, source, &config);
 	config.timeout_ms = timeout_ms < PROBE_TIMEOUT_MS ? timeout_ms : PROBE_TIMEOUT_MS;
 	r = origin_open(volume->volumes->engine, &config, &origin, why);
 	if (r)
@@ -79,8 +78,7 @@ static int open_origin(struct volume *volume, const char *source, struct why *wh
 {
 	struct origin_config config;
 
-	volume_options_origin(&volume->options, &config);
-	config.source = source;
+	volume_options_origin(&volume->options, source, &config);
 	return origin_open(volume->volumes->engine, &config, &volume->origin, why);
 }
 

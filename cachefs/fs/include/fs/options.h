@@ -38,8 +38,9 @@ struct volume_options {
  * it is refused for now: volumes are read-only. */
 int volume_options_parse(const char *text, struct volume_options *ret, struct why *why);
 void volume_options_free(struct volume_options *options);
-/* What the options say of the origin; all but the source. The strings stay the options'. */
-void volume_options_origin(const struct volume_options *options, struct origin_config *ret);
+/* The source with what the options say of its origin. The strings stay their owners'. */
+void volume_options_origin(
+	const struct volume_options *options, const char *source, struct origin_config *ret);
 /* The options in a normal form (sorted, defaults left out, without store= and size=), malloc'ed:
  * equal text means the same volume. NULL: no memory. */
 char *volume_options_normal(const struct volume_options *options);
