@@ -29,12 +29,13 @@ def tree(workdir):
 
 
 class Reader:
-    """A process that reads all the time, until done()."""
+    """A process that reads all the time, has all files open and mapped, until done()."""
 
     def __init__(self, workdir, mounted, wanted):
         self._flag = workdir / "reading"
         self._flag.touch()
         self._child = child.Child(steady.read_while, self._flag, mounted, wanted)
+        wait.until((workdir / "reads").exists, what="a first round of reading")
 
     def done(self):
         self._flag.unlink()
